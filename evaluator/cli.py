@@ -41,23 +41,11 @@ def console() -> NoReturn:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the process's exit status."""
-    import argparse
-
-    from protocol.common.commands import add_commands, parse
-    from protocol.common.printing import ReportedError
+    from protocol.common.commands import run_program
 
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or (arguments[0].startswith("-") and not {"-h", "--help"} & set(arguments)):
         return main(["serve", *arguments])
-    parser = argparse.ArgumentParser(
-        prog="wavefront-evaluator",
-        description="Run lc0 networks for chess engines and scripts. Without a command: serve.",
-    )
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND")
-    add_commands(subparsers, "evaluator.commands", COMMANDS, arguments[:1])
-    parsed = parse(parser, subparsers, arguments)
-    try:
-        return int(parsed.run(parsed))
-    except ReportedError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    description = "Run lc0 networks for chess engines and scripts. Without a command: serve."
+    commands = "evaluator.commands", COMMANDS
+    return run_program("wavefront-evaluator", description, commands, arguments, name="error")

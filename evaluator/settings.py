@@ -19,8 +19,46 @@ TUNINGS = ("before", "behind", "off")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings(SettingsGroup):
-    """The value of every setting."""
+class DeviceSettings(SettingsGroup):
+    """Settings that the loader of networks and the backends read; passed to them whole."""
+
+    backend: tuple[str, ...] = setting(
+        ("auto",),
+        "what computes the networks, as NAME or NAME:option=value,option=value; repeat to use several"
+        " devices",
+        low=1,
+        metavar="NAME",
+    )
+    threads: int = setting(0, "CPU threads of a backend; 0 lets it choose", metavar="N")
+    play_latency_ms: float = setting(
+        50.0, "latency target of class play in milliseconds", low=0.1, metavar="MS"
+    )
+    analysis_latency_ms: float = setting(
+        200.0, "latency target of class analysis in milliseconds", low=0.1, metavar="MS"
+    )
+    selfplay_latency_ms: float = setting(
+        1000.0, "latency target of class self-play in milliseconds", low=0.1, metavar="MS"
+    )
+    calibration_s: float = setting(
+        0.4, "seconds for measuring a latency curve that is not cached", low=0.01, metavar="S"
+    )
+    tuning: str = setting(
+        "behind",
+        "when to measure the fastest kernels of a GPU. before: before serving, half a minute for a "
+        "large network; behind: while serving, more slowly; off: never",
+        choices=TUNINGS,
+        metavar="|".join(TUNINGS),
+    )
+    latency_cache: bool = setting(True, "keep measured latency curves in the user's cache folder")
+
+
+ALONE = DeviceSettings(tuning="before")
+"""For a backend that is opened without a service: nothing is served while its kernels are measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings(DeviceSettings):
+    """The value of every setting of the service."""
 
     network: tuple[str, ...] = setting(
         (),
@@ -33,14 +71,6 @@ class Settings(SettingsGroup):
         "", "policy head of the networks; empty: the file's own choice", metavar="NAME"
     )
     value_head: str = setting("", "value head of the networks; empty: the file's own choice", metavar="NAME")
-    backend: tuple[str, ...] = setting(
-        ("auto",),
-        "what computes the networks, as NAME or NAME:option=value,option=value; repeat to use several"
-        " devices",
-        low=1,
-        metavar="NAME",
-    )
-    threads: int = setting(0, "CPU threads of a backend; 0 lets it choose", metavar="N")
     address: tuple[str, ...] = setting(
         (),
         "address to listen on, as tcp://HOST:PORT or ipc://PATH; may be repeated. Without one, this "
@@ -91,15 +121,6 @@ class Settings(SettingsGroup):
         low=1,
         metavar="BYTES",
     )
-    play_latency_ms: float = setting(
-        50.0, "latency target of class play in milliseconds", low=0.1, metavar="MS"
-    )
-    analysis_latency_ms: float = setting(
-        200.0, "latency target of class analysis in milliseconds", low=0.1, metavar="MS"
-    )
-    selfplay_latency_ms: float = setting(
-        1000.0, "latency target of class self-play in milliseconds", low=0.1, metavar="MS"
-    )
     exit_timeout: float = setting(
         30.0,
         "seconds after SIGTERM or Ctrl-C to finish queued requests; a second signal ends the service at once",
@@ -121,17 +142,6 @@ class Settings(SettingsGroup):
         "end the service with exit status 75 if the driver of a hanging device has not returned after"
         " retry_s seconds, so that systemd restarts it; requests for other devices are finished first",
     )
-    calibration_s: float = setting(
-        0.4, "seconds for measuring a latency curve that is not cached", low=0.01, metavar="S"
-    )
-    tuning: str = setting(
-        "behind",
-        "when to measure the fastest kernels of a GPU. before: before serving, half a minute for a "
-        "large network; behind: while serving, more slowly; off: never",
-        choices=TUNINGS,
-        metavar="|".join(TUNINGS),
-    )
-    latency_cache: bool = setting(True, "keep measured latency curves in the user's cache folder")
     keys: str = setting(
         "",
         "folder with the key pair of the service, created if missing, and the list of allowed clients"

@@ -27,13 +27,13 @@ from protocol.connections.address_list import is_near
 from protocol.connections.connection import Connection, connect, wait_for
 from protocol.errors import (
     BadRequest,
-    Cancelled,
     Draining,
-    EvaluatorError,
+    EvaluatorFailure,
     EvaluatorLost,
     EvaluatorTimeout,
     NetworkChanged,
     RemoteError,
+    RequestCancelled,
     TooLarge,
     UnknownNetwork,
     remote_error,
@@ -77,7 +77,7 @@ class Completed:
     @property
     def cancelled(self) -> bool:
         """True if it was cancelled rather than failed."""
-        return isinstance(self.error, Cancelled)
+        return isinstance(self.error, RequestCancelled)
 
     def result(self) -> EvaluationBatch:
         """Return the evaluation, or raise the error if there is one."""
@@ -287,7 +287,7 @@ class EvaluatorClient(Closing):
 
     def said_goodbye(self) -> bool:
         """Return True if the evaluator announced its shutdown before the connection broke."""
-        with suppress(EvaluatorError):
+        with suppress(EvaluatorFailure):
             while not self.draining and self._pump(0.0):
                 pass
         return self.draining
@@ -518,7 +518,7 @@ class EvaluatorClient(Closing):
                 )
             )
         elif isinstance(reply, messages.Cancelled):
-            self._completed.append(Completed(reply.id, None, Cancelled("cancelled")))
+            self._completed.append(Completed(reply.id, None, RequestCancelled("cancelled")))
         elif isinstance(reply, messages.Error):
             refused, meant = remote_error(reply.code, reply.message), expected[2]
             if isinstance(refused, UnknownNetwork) and meant is not None and self._has_moved(meant):

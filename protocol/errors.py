@@ -11,19 +11,19 @@ from __future__ import annotations
 from typing import ClassVar
 
 
-class EvaluatorError(Exception):
+class EvaluatorFailure(Exception):
     """Base class of failures between a client and an evaluator."""
 
 
-class EvaluatorLost(EvaluatorError):
+class EvaluatorLost(EvaluatorFailure):
     """The connection broke or could not be made. Requests in flight stay unanswered."""
 
 
-class EvaluatorTimeout(EvaluatorError):
+class EvaluatorTimeout(EvaluatorFailure):
     """The evaluator did not answer within the caller's timeout. It may still answer later."""
 
 
-class RemoteError(EvaluatorError):
+class RemoteError(EvaluatorFailure):
     """The evaluator rejected or failed a request. code: the protocol's name of the reason."""
 
     code: ClassVar[str] = "error"
@@ -106,7 +106,7 @@ class LoadFailed(RemoteError):
     code = "load_failed"
 
 
-class Cancelled(RemoteError):
+class RequestCancelled(RemoteError):
     """The client cancelled the request. Never sent as an `error`: it travels as `cancelled`."""
 
     code = "cancelled"

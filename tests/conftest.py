@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Signals and ends of programs that tests start, and files that a selection by marks leaves out."""
 
+import asyncio
+import inspect
 import re
 import signal
 import sys
@@ -13,9 +15,23 @@ from hypothesis import settings
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
+HANG_SECONDS = 240
+"""Limit of a test that is a coroutine function."""
+
 # A shell starts background jobs with the interrupt ignored, and programs inherit that: those that tests start
 # are to be interrupted.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine function."""
+    test = pyfuncitem.function
+    if not inspect.iscoroutinefunction(test):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(test).parameters}
+    asyncio.run(asyncio.wait_for(test(**arguments), HANG_SECONDS))
+    return True
 
 
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:

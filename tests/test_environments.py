@@ -12,6 +12,7 @@ import pytest
 
 from evaluator.backends.common import caching
 from evaluator.devices.opening.calibration import latency_model
+from evaluator.settings import DeviceSettings
 from protocol.common.folders import cache_folder, config_folder, expanded, user_names
 from protocol.common.keys.credentials import credentials_for
 from protocol.common.keys.notation import KeysError
@@ -112,9 +113,7 @@ def script(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(folder / "second")
 
 
-def test_a_script_starts_in_the_environment_of_an_appimage(
-    script: str, shadows: Path, tmp_path: Path
-) -> None:
+def test_script_starts_in_the_environment_of_an_appimage(script: str, shadows: Path, tmp_path: Path) -> None:
     image = tmp_path / "image"
     for library in ("libstdc++.so.6", "libz.so.1", "libpython3.so"):
         image.joinpath("usr", "lib").mkdir(parents=True, exist_ok=True)
@@ -167,9 +166,7 @@ def test_an_engine_searches_with_any_name_of_the_temporary_folder(tmp_path: Path
     assert done.stdout.splitlines()[-1].startswith("bestmove "), done.stdout + done.stderr
 
 
-def test_a_runtime_folder_that_cannot_be_used_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unusable_runtime_folder_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "wavefront").write_text("not a folder")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     assert tmp_path not in runtime_directory().parents
@@ -203,14 +200,14 @@ def test_a_user_without_a_home_has_no_folders_and_no_name() -> None:
 @pytest.mark.usefixtures("no_home")
 def test_without_a_home_nothing_is_cached_and_one_line_says_so(caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(2):
-        _, save = latency_model(EchoBackend(), "hash", None, budget_s=0.05, use_cache=True)
+        _, save = latency_model(EchoBackend(), "hash", DeviceSettings(calibration_s=0.05))
         save()
     (record,) = caplog.records
     assert "no cache" in record.getMessage()
 
 
 @pytest.mark.parametrize("use", ["name", "read", "write"])
-def test_a_cache_folder_that_cannot_be_used_ends_nothing(
+def test_unusable_cache_folder_ends_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, use: str
 ) -> None:
     monkeypatch.setattr(caching, "_logged", set())
@@ -225,7 +222,7 @@ def test_a_cache_folder_that_cannot_be_used_ends_nothing(
         blocked.write_text("not a folder")
     monkeypatch.setenv(CACHE, str(tmp_path / ("file" if use == "name" else "cache")))
     for _ in range(2):
-        _, save = latency_model(EchoBackend(), "hash", None, budget_s=0.05, use_cache=True)
+        _, save = latency_model(EchoBackend(), "hash", DeviceSettings(calibration_s=0.05))
         save()
     assert [
         "no cache" in record.getMessage() for record in caplog.records if record.levelname == "WARNING"
@@ -251,9 +248,7 @@ def test_only_encrypted_addresses_need_keys_without_a_home(tmp_path: Path) -> No
         (["evaluator", "serve", "--embedded", "--backend=random"], ""),
     ],
 )
-def test_programs_keep_their_input_from_libraries_and_children(
-    command: list[str], line: str, tmp_path: Path
-) -> None:
+def test_programs_keep_their_input_private(command: list[str], line: str, tmp_path: Path) -> None:
     # On Windows a call that asks for the state of a pipe blocks while another thread reads it.
     with programs.started(*child_command(*command), cwd=tmp_path) as process:
         assert process.stdout is not None

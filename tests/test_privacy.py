@@ -60,9 +60,7 @@ def left_in(home: Path) -> list[str]:
         pytest.param("go movetime 15000", id="long", marks=pytest.mark.slow),
     ],
 )
-def test_engine_and_evaluator_contact_nobody_and_keep_to_their_cache(
-    recorder: Recorder, home: Path, go: str
-) -> None:
+def test_programs_contact_nobody_and_keep_to_their_cache(recorder: Recorder, home: Path, go: str) -> None:
     program = (sys.executable, str(REPOSITORY / "run_engine.py"))
     command = (*clean_environment(home), *recorder.command, *program)
     with UciProcess("Backend auto", command=command) as engine:

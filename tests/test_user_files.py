@@ -65,9 +65,7 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize("command", FOREIGN, ids=lambda command: " ".join(command[:2]))
-def test_a_file_of_the_user_stays_when_a_command_is_to_write_there(
-    folder: Path, command: tuple[str, ...]
-) -> None:
+def test_file_of_user_stays_when_a_command_is_to_write_there(folder: Path, command: tuple[str, ...]) -> None:
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     refused = run(folder, *command, status=1)
     assert "mine." in refused.stderr and "--overwrite" in refused.stderr
@@ -89,9 +87,7 @@ READ = [
 
 @pytest.mark.parametrize("command", READ, ids=lambda command: " ".join(command[:3]))
 @pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
-def test_a_file_that_is_read_stays_even_with_overwrite(
-    folder: Path, command: tuple[str, ...], link: object
-) -> None:
+def test_read_file_stays_even_with_overwrite(folder: Path, command: tuple[str, ...], link: object) -> None:
     assert callable(link)
     if command[1] == "init":
         pytest.importorskip("torch", reason="needs PyTorch: pip install '.[train]'")

@@ -75,9 +75,7 @@ def test_it_plays_a_move_in_an_empty_environment(python: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["wavefront", "wavefront-evaluator", "wavefront-training"])
-def test_its_programs_start_in_the_environment_of_another_python(
-    python: Path, tmp_path: Path, name: str
-) -> None:
+def test_its_programs_start_in_environment_of_another_python(python: Path, tmp_path: Path, name: str) -> None:
     for package in ("engine", "evaluator", "protocol", "training"):
         (tmp_path / f"{package}.py").write_text("raise ImportError('the wrong module')\n")
     shown = run(python.with_name(name), "--help", PYTHONHOME="/nonexistent", PYTHONPATH=str(tmp_path))

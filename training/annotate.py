@@ -134,7 +134,7 @@ class _Annotation(Campaign[SearchedGame, SearchedGame]):
     ) -> None:
         self._nodes, self._done, self._note, self._step = nodes, done, note, step
         self._missing: dict[str, int] = {}
-        self._found: dict[str, list[SearchedGame]] = {}
+        self._searched: dict[str, list[SearchedGame]] = {}
         self._finisher = ThreadPoolExecutor(WRITERS, "shard-writer")
         self._finishing: list[Future[None]] = []
         positions = 0
@@ -147,7 +147,7 @@ class _Annotation(Campaign[SearchedGame, SearchedGame]):
                 continue
             count = int(header["games"])
             positions += int(header["positions"]) + int(header["branches"])
-            self._missing[str(path)], self._found[str(path)] = count, []
+            self._missing[str(path)], self._searched[str(path)] = count, []
             games += [(str(path), number) for number in range(count)]
         self._games = tuple(games)
         super().__init__(range(len(games)), workers=workers)
@@ -156,9 +156,9 @@ class _Annotation(Campaign[SearchedGame, SearchedGame]):
     def write(self, game: SearchedGame) -> SearchedGame:
         path = self._games[game.number][0]
         self._missing[path] -= 1
-        self._found[path].append(game)
+        self._searched[path].append(game)
         if not self._missing[path]:
-            self._finishing.append(self._finisher.submit(self._finish, path, self._found.pop(path)))
+            self._finishing.append(self._finisher.submit(self._finish, path, self._searched.pop(path)))
         while self._finishing and self._finishing[0].done():
             self._finishing.pop(0).result()
         return game

@@ -12,6 +12,7 @@ from protocol.common import processes
 COMMANDS = (
     "label",
     "import",
+    "harvest",
     "annotate",
     "stats",
     "init",
@@ -33,25 +34,8 @@ def console() -> NoReturn:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return the exit status: 0, 1 for a failure, 2 for wrong usage."""
-    import argparse
+    from protocol.common.commands import run_program
 
-    from protocol.common.commands import add_commands, parse
-    from protocol.common.printing import ReportedError
-    from protocol.common.settings.spec import SettingsError
-
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    parser = argparse.ArgumentParser(
-        prog="wavefront-training",
-        description="Make networks in lc0's format from games (docs/how-to/training.md).",
-    )
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    add_commands(subparsers, "training.commands", COMMANDS, arguments[:1])
-    parsed = parse(parser, subparsers, arguments)
-    try:
-        return int(parsed.run(parsed))
-    except SettingsError as error:
-        print(f"training {parsed.command}: {error}", file=sys.stderr)
-        return 2
-    except ReportedError as error:
-        print(f"training {parsed.command}: {error}", file=sys.stderr)
-        return 1
+    description = "Make networks in lc0's format from games (docs/how-to/training.md)."
+    words, commands = list(sys.argv[1:] if argv is None else argv), ("training.commands", COMMANDS)
+    return run_program("wavefront-training", description, commands, words, name="training {}")

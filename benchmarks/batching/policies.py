@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from evaluator.scheduling.batching import BatchPolicy, LatencyTargets, Launch, Pending, Wait
+from evaluator.scheduling.batching import BatchPolicy, LatencyTargets, LaunchNow, Pending, Wait
 from evaluator.scheduling.latency import LatencyModel
 
 
@@ -17,7 +17,7 @@ class Policy(Protocol):
     def replied(self, client: int, now_ms: float) -> None: ...
     def decide(
         self, pending: Sequence[Pending], now_ms: float, busy_until_ms: float | None = None
-    ) -> Launch | Wait: ...
+    ) -> LaunchNow | Wait: ...
     def second_at_ms(self, total: int, busy_until_ms: float) -> float | None: ...
 
 
@@ -39,8 +39,8 @@ class TakeQueued:
 
     def decide(
         self, pending: Sequence[Pending], now_ms: float, busy_until_ms: float | None = None
-    ) -> Launch | Wait:
-        return Launch(min(self.max_batch, sum(request.positions for request in pending)))
+    ) -> LaunchNow | Wait:
+        return LaunchNow(min(self.max_batch, sum(request.positions for request in pending)))
 
 
 class FixedBatch(TakeQueued):
@@ -54,12 +54,12 @@ class FixedBatch(TakeQueued):
 
     def decide(
         self, pending: Sequence[Pending], now_ms: float, busy_until_ms: float | None = None
-    ) -> Launch | Wait:
+    ) -> LaunchNow | Wait:
         total = sum(request.positions for request in pending)
         until = min(request.arrived_ms for request in pending) + self.timeout_ms
         if total < self.size and until > now_ms + 1e-9:
             return Wait(until)
-        return Launch(min(self.size, total))
+        return LaunchNow(min(self.size, total))
 
 
 class AdditiveIncrease(TakeQueued):
@@ -76,14 +76,14 @@ class AdditiveIncrease(TakeQueued):
 
     def decide(
         self, pending: Sequence[Pending], now_ms: float, busy_until_ms: float | None = None
-    ) -> Launch | Wait:
+    ) -> LaunchNow | Wait:
         if self._launched:
             if self._model.milliseconds(self._launched) > self.target_ms:
                 self.limit = max(1.0, self.limit / 2)
             elif self._launched >= int(self.limit):
                 self.limit = min(self.max_batch, self.limit + self.step)
         self._launched = min(int(self.limit), sum(request.positions for request in pending))
-        return Launch(self._launched)
+        return LaunchNow(self._launched)
 
 
 POLICIES: dict[str, Callable[[LatencyModel], Policy]] = {

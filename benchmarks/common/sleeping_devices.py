@@ -14,6 +14,7 @@ import numpy as np
 
 from evaluator.backends.common.base import Backend
 from evaluator.network.spec import NetworkSpec
+from evaluator.settings import DeviceSettings
 from protocol.batch import EvaluationBatch, PositionBatch
 
 NEEDS_NETWORK = False
@@ -50,7 +51,7 @@ class Sleeping(Backend):
 
 
 def open(
-    network: NetworkSpec | None, *, threads: int | None = None, base: float = 1.3, each: float = 0.0316
+    network: NetworkSpec | None, settings: DeviceSettings, *, base: float = 1.3, each: float = 0.0316
 ) -> Backend:
     """Return a device of that speed."""
     return Sleeping(base, each)

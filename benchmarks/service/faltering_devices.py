@@ -16,6 +16,7 @@ from pathlib import Path
 from evaluator.backends.common.base import Backend, BackendError
 from evaluator.backends.reference.random import random_evaluation
 from evaluator.network.spec import NetworkSpec
+from evaluator.settings import DeviceSettings
 from protocol.batch import EvaluationBatch, PositionBatch
 
 NEEDS_NETWORK = False
@@ -69,8 +70,8 @@ class Faltering(Backend):
 
 def open(
     network: NetworkSpec | None,
+    settings: DeviceSettings,
     *,
-    threads: int | None = None,
     base: float = 4.0,
     each: float = 0.4,
     fails: float = 0.0,

@@ -5,7 +5,8 @@
 
 Clients of all classes count every answer. A device fails and hangs, hostile clients attack, and engines are
 killed. `wavefront web` has --web clients, many of whom leave at some moment, `wavefront lichess` has jobs.
-Networks are loaded, changed and unloaded, signals are sent, and finally the service is drained and restarted.
+Networks are loaded, changed and unloaded, signals are sent, and at times no file can be written. Finally the
+service is drained and restarted.
 
 Prints a line per minute, and finally counts of requests, answers and events. The exit status is 0 if every
 request was answered, each result was correct, and the service drained and restarted. Also, memory must not
@@ -47,6 +48,7 @@ from benchmarks.service.soak_clients import KINDS, WAIT_S, Report
 from benchmarks.service.soak_troubles import (
     Administration,
     Attacks,
+    FullDisk,
     KilledEngines,
     NetworkFiles,
     Page,
@@ -60,7 +62,7 @@ START_S = 120.0
 EXIT_TIMEOUT_S = 30.0
 SAMPLE_S = 0.5
 MOST_GROWTH = 0.5
-TROUBLES = ("attacks", "administration", "page", "engines", "web", "lichess")
+TROUBLES = ("attacks", "administration", "page", "engines", "web", "lichess", "disk")
 LEAST_MINUTES = 5.0
 """Minimum length of a soak for a verdict about memory growth."""
 
@@ -214,13 +216,15 @@ class Soak:
         exact = all(each.startswith(("faltering", "random")) for each in backends)
         # A short soak does everything, but faster.
         pace = min(1.0, minutes / 3)
+        users = Web(service.ipc, web, 1.0 * pace)
         troubles: dict[str, Trouble] = {
             "attacks": Attacks(service.port, 3.0 * pace, 5.0 * pace),
             "administration": Administration(service.ipc, service.process, files, 5.0 * pace),
             "page": Page(service.page_port, 1.0),
             "engines": KilledEngines(service.tcp, folder, 15.0 * pace),
-            "web": Web(service.ipc, web, 1.0 * pace),
+            "web": users,
             "lichess": Lichess(service.ipc, 5.0 * pace),
+            "disk": FullDisk({"evaluator": service.process.pid, "web": users.pid}, 10.0 * pace),
         }
         assert [*troubles] == [*TROUBLES]
         self._troubles = [trouble for name, trouble in troubles.items() if name not in without]

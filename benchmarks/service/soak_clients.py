@@ -25,7 +25,7 @@ from evaluator.backends.common.probe import probe_batch
 from evaluator.backends.reference.random import random_evaluation
 from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch, PositionBatch
-from protocol.errors import EvaluatorError, EvaluatorLost
+from protocol.errors import EvaluatorFailure, EvaluatorLost
 from protocol.wire.messages import Priority
 
 WAIT_S = 180.0
@@ -114,7 +114,7 @@ class SteadyClient:
                     self._address, timeout=self._kind.waits, name=self._name, network=network
                 ) as client:
                     self._talk(client)
-            except EvaluatorError as error:
+            except EvaluatorFailure as error:
                 with self.lock:
                     self.report.losses[f"{type(error).__name__}: {error}"] += 1
                     if isinstance(error, EvaluatorLost):

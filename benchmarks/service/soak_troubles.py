@@ -14,21 +14,28 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+
+import psutil
 
 from benchmarks.common.installation import CHECKOUT, started_module
 from benchmarks.service.hostile_clients import ATTACKS
 from evaluator.network.random_network import random_network
 from evaluator.network.writer import write_network
 from protocol import EvaluatorClient
-from protocol.errors import LoadFailed
+from protocol.errors import EvaluatorTimeout, LoadFailed
 
-ADMIN_S = 60.0
+ADMIN_S = 120.0
+"""Time limit of a step: a reload of all reads, rounds and opens two real networks beside everything else."""
+
 PAGE_S = 10.0
 SILENT_CONNECTIONS = 80
 """Connections to the page's port: more than it serves concurrently."""
+
+FULL_S = 3.0
+"""Time of a full disk."""
 
 SHAPE = "tiny-resnet"
 UNKNOWN_FIELD = b"\xfa\x07\x01"
@@ -130,6 +137,25 @@ class KilledEngines(Trouble):
         self.done["killed while searching"] += "info depth" in output.read_text()
 
 
+class FullDisk(Trouble):
+    """Lets processes write nothing into files for a moment, like a full disk. processes: by name."""
+
+    def __init__(self, processes: Mapping[str, int], pause_s: float) -> None:
+        super().__init__(pause_s)
+        self._processes = [*processes.items()]
+
+    def step(self, number: int) -> None:
+        name, pid = self._processes[number % len(self._processes)]
+        process = psutil.Process(pid)
+        before = process.rlimit(psutil.RLIMIT_FSIZE)
+        process.rlimit(psutil.RLIMIT_FSIZE, (0, before[1]))
+        try:
+            self._ends.wait(FULL_S)
+        finally:
+            process.rlimit(psutil.RLIMIT_FSIZE, before)
+        self.done[name] += 1
+
+
 class Administration(Trouble):
     """Loads, changes and unloads networks over ipc, and sends an operator's signals."""
 
@@ -154,6 +180,8 @@ class Administration(Trouble):
                 self.done[step(client)] += 1
             except LoadFailed as error:  # from a device that was failing
                 self.done[f"not loaded: {error}"] += 1
+            except EvaluatorTimeout as error:
+                self.faults[f"{step.__name__[1:]}: {error}"] += 1
 
     def _load(self, client: EvaluatorClient) -> str:
         self._loaded = client.load(str(self._files.second)).name

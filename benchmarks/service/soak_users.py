@@ -64,7 +64,7 @@ class Web(Trouble):
         assert self._process.stdout is not None
         found = re.search(r":(\d+)/", self._process.stdout.readline())
         assert found is not None
-        self._port = int(found[1])
+        self._port, self.pid = int(found[1]), self._process.pid
         self._clients = ThreadPoolExecutor(clients)
         self._count, self._lock = clients, threading.Lock()
         self.longest = 0.0

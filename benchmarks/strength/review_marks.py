@@ -3,7 +3,7 @@
 
 python -m benchmarks.strength.review_marks --depth normal
 python -m benchmarks.strength.review_marks --make games.pgn
-python -m benchmarks.strength.review_marks --judge games.pgn --cores 8 > judged.jsonl
+python -m benchmarks.strength.review_marks --judge games.pgn --judged judged.jsonl --cores 8
 
 The first command reviews the quoted half of the judged games (GAMES, checked by DIGEST) and prints the
 figures with Wilson intervals of 95 %. Flags after `--` go to `wavefront review`, such as `--backend gpu`. A
@@ -24,6 +24,7 @@ import lzma
 import subprocess
 import sys
 import tempfile
+import threading
 import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -41,7 +42,10 @@ from engine.apps.review.judging import SERIOUS, decisive
 GAMES = Path(__file__).with_suffix(".jsonl.xz")
 DIGEST = "5f49352f108cfddfef2dbbdeea8b41cb8432fd8d9a26bb43d2f0d40e13c20c9d"
 
-NODES = 1_000_000
+NODES, MORE_NODES = 300_000, 1_000_000
+SETTLED = 0.05
+"""Most change of an expected score from a third of NODES to all, or MORE_NODES decide."""
+
 REAL, BLUNDER = 0.05, 0.2
 """Loss by the judge from which a mark is right, and from which a move has to be marked."""
 
@@ -50,14 +54,31 @@ NEAR = 2
 
 MANIFEST = (
     *(
-        f"--player=name=stockfish-{elo},program=stockfish,UCI_LimitStrength=true,UCI_Elo={elo},nodes=30000"
-        for elo in (1350, 1600, 1900, 2200, 2600)
+        f"--player=name=level-{elo},weights=wavefront-cpu,limit_strength=true,elo={elo},{limit}"
+        for elo, limit in (
+            (900, "tc=5+0.1"),
+            (1200, "nodes=400"),
+            (1500, "tc=5+0.1"),
+            (1800, "nodes=400"),
+            (2100, "tc=5+0.1"),
+            (2400, "nodes=400"),
+        )
     ),
     *(
-        f"--player=name=maia-{rating},weights=maia-{rating}.pb.gz,nodes=1"
+        f"--player=name=stockfish-{elo},program=stockfish,UCI_LimitStrength=true,UCI_Elo={elo},{limit}"
+        for elo, limit in (
+            (1350, "nodes=30000"),
+            (1700, "tc=5+0.1"),
+            (2100, "nodes=30000"),
+            (2500, "tc=5+0.1"),
+        )
+    ),
+    *(
+        f"--player=name=maia-{rating},weights=maia-{rating}.pb.gz,nodes=1,temperature=0.5"
         for rating in (1100, 1300, 1500, 1700, 1900, 2200)
     ),
-    *["--games", "2", "--no-pairs", "--seed", "59", "--resign", "score=900,moves=4", "--max-moves", "110"],
+    *("--games", "4", "--no-pairs", "--seed", "83", "--resign", "score=900,moves=4", "--max-moves", "110"),
+    *("--concurrency", "6"),
 )
 """Arguments of `wavefront match`, in the folder of the Maia networks."""
 
@@ -164,42 +185,58 @@ def reviewed(games: Sequence[Judged], folder: Path, arguments: Sequence[str]) ->
     return sorted(reviews, key=lambda review: review["number"])
 
 
-def judge(path: Path, program: str, cores: int) -> None:
-    """Print the games of a PGN file with the judge's values, a line of JSON each."""
+def judge(path: Path, output: Path, program: str, cores: int) -> None:
+    """Append the games of a PGN file with the judge's values to a file, a line of JSON each, but those that
+    are there or were lost on time."""
+    there = (
+        {json.loads(line)["id"] for line in output.read_text("utf-8").splitlines()} if output.exists() else ()
+    )
     games = []
     with path.open(encoding="utf-8") as stream:
         while (game := chess.pgn.read_game(stream)) is not None:
-            games.append(game)
+            if name_of(game) not in there and game.headers.get("Termination") != "time forfeit":
+                games.append(game)
+    lock = threading.Lock()
 
-    def lines(share: Sequence[chess.pgn.Game]) -> None:
+    def work(game: chess.pgn.Game) -> None:
         with chess.engine.SimpleEngine.popen_uci(program) as engine:
             engine.configure({"UCI_ShowWDL": True, "Hash": 64})
-            for game in share:
-                boards = [game.board(), *(node.board() for node in game.mainline())]
-                values = [value_of(engine, board) for board in boards]
-                name = f"{game.headers['White']} {game.headers['Black']} {game.headers['Round']}"
-                moves = " ".join(move.uci() for move in game.mainline_moves())
-                data = {
-                    "id": name,
-                    "result": game.headers["Result"],
-                    "moves": moves,
-                    "judged": " ".join(values),
-                }
-                print(json.dumps(data), flush=True)
+            boards = [game.board(), *(node.board() for node in game.mainline())]
+            data = {
+                "id": name_of(game),
+                "result": game.headers["Result"],
+                "moves": " ".join(move.uci() for move in game.mainline_moves()),
+                "judged": " ".join(value_of(engine, board) for board in boards),
+            }
+        with lock, output.open("a", encoding="utf-8") as file:
+            print(json.dumps(data), file=file, flush=True)
 
     with ThreadPoolExecutor(cores) as pool:
-        for done in [pool.submit(lines, games[core::cores]) for core in range(cores)]:
+        for done in [pool.submit(work, game) for game in games]:
             done.result()
+
+
+def name_of(game: chess.pgn.Game) -> str:
+    return f"{game.headers['White']} {game.headers['Black']} {game.headers['Round']}"
 
 
 def value_of(engine: chess.engine.SimpleEngine, board: chess.Board) -> str:
     """Return win and loss of the side to move in thousandths, or `-` if the game is over."""
     if board.is_game_over():
         return "-"
-    # Each position is a game of its own: Stockfish clears its table.
-    info = engine.analyse(board, chess.engine.Limit(nodes=NODES), game=object())
-    wdl = info["wdl"].relative
-    return f"{wdl.wins},{wdl.losses}"
+    last: chess.engine.Wdl | None = None
+    for nodes in (NODES, MORE_NODES):
+        early = None
+        # Each position is a game of its own: Stockfish clears its table.
+        with engine.analysis(board, chess.engine.Limit(nodes=nodes), game=object()) as analysis:
+            for info in analysis:
+                if "wdl" in info:
+                    last = info["wdl"].relative
+                    early = last if info.get("nodes", 0) <= nodes // 3 else early
+        if early and last and abs(early.expectation() - last.expectation()) <= SETTLED:
+            break
+    assert last is not None
+    return f"{last.wins},{last.losses}"
 
 
 def main() -> int:
@@ -212,6 +249,9 @@ def main() -> int:
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="keeps the review, to resume it")
     parser.add_argument("--make", metavar="FILE.pgn", help="make games by the manifest and end")
     parser.add_argument("--judge", type=Path, metavar="FILE.pgn", help="judge games and end")
+    parser.add_argument(
+        "--judged", type=Path, default=Path("judged.jsonl"), metavar="FILE", help="of the judge"
+    )
     parser.add_argument("--stockfish", default="/usr/games/stockfish", metavar="PROGRAM")
     parser.add_argument("--cores", type=int, default=1, help="of the judge (default: %(default)s)")
     parser.add_argument("review", nargs="*", metavar="FLAG", help="flags of wavefront review, after --")
@@ -221,7 +261,7 @@ def main() -> int:
         command = [*RUN_ENGINE, "match", *MANIFEST, "--output", output]
         return subprocess.run(command, check=False).returncode
     if arguments.judge:
-        judge(arguments.judge, arguments.stockfish, arguments.cores)
+        judge(arguments.judge, arguments.judged, arguments.stockfish, arguments.cores)
         return 0
     games = [game for game in judged_games() if game.half == arguments.half][: arguments.games]
     with tempfile.TemporaryDirectory() as temporary:

@@ -12,7 +12,7 @@ from benchmarks.strength.batch_strength import in_way
 from engine._core import Batch, Game, Tree
 from engine.options import Options
 from engine.search.limits import Limits
-from engine.search.loop.batching import BatchSizes, Device
+from engine.search.loop.batching import BatchSizes, Speed
 from engine.search.player.tree import search_params
 from protocol.batch import EvaluationBatch
 
@@ -35,9 +35,9 @@ class Costs:
     visit: float = 0.0012
 
     @property
-    def device(self) -> Device:
+    def device(self) -> Speed:
         """The device in the form that a search uses."""
-        return Device(LADDER[-1], LADDER[-1], [(size, self.base + size * self.each) for size in LADDER])
+        return Speed(LADDER[-1], LADDER[-1], [(size, self.base + size * self.each) for size in LADDER])
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,11 +65,11 @@ def run(arguments: argparse.Namespace) -> int:
 def _converse(options: Options, settings: AnalysisSettings, *, at_once: bool) -> int:
     """Serve standard input and output until both are finished."""
     from engine.apps.analysis.lines import LineClient, read_lines
-    from engine.apps.analysis.scheduler import Scheduler
+    from engine.apps.analysis.scheduler import QueryScheduler
     from protocol.common.processes import own_input
 
     failures: list[NoEvaluatorError] = []
-    scheduler = Scheduler(options, settings, log=_log)
+    scheduler = QueryScheduler(options, settings, log=_log)
     client = LineClient(sys.stdout.buffer, settings.max_unread_bytes, scheduler.resume)
 
     def fail(error: NoEvaluatorError) -> None:

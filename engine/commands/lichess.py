@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         tokens, secret = _tokens(arguments.token_file), _secret(arguments.secret_file)
     except OSError as error:
         return _fail(f"cannot read {error.filename}: {error.strerror}")
-    progress = _Progress()
+    progress = _StatusLine()
     pool = SearchPool(log=_log, priority="play")
     provider = Provider(
         pool,
@@ -173,7 +173,7 @@ def _secret(path: Path | None) -> str:
     return found
 
 
-class _Progress:
+class _StatusLine:
     """One line on a terminal."""
 
     def __init__(self) -> None:

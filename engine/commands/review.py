@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -27,7 +27,7 @@ from protocol.common.settings.spec import shown
 
 if TYPE_CHECKING:
     from engine.apps.review.folder import ReviewFolder
-    from engine.apps.review.games import SourceGame
+    from engine.apps.review.games import GameReview, SourceGame
     from engine.apps.review.searching import Reviewed, ReviewJob
     from engine.options import Options
     from engine.search.pool import SearchPool
@@ -198,45 +198,24 @@ def _review(
 ) -> int:
     """Review the games that the folder lacks, write its files, and return the exit status. Raises
     NoEvaluatorError, ExecutorError, JournalError and OSError."""
-    from engine.apps.games.journal import JournalError
-    from engine.apps.review.games import GameReview
     from engine.apps.review.searching import review_games
     from engine.workers.local import local_executor
-
-    known = folder.known
-    rest = [source for source in sources if source.key not in known]
-    reviews: list[GameReview] = []
-    skipped: list[tuple[str, str]] = []
-    searches = shown = 0
 
     def show(entry: dict[str, Any]) -> None:
         if as_json:
             print(json.dumps(entry), flush=True)
 
-    for source in sources:
-        if source.key in known:
-            entry = {**known[source.key], "number": source.number, "place": source.place}
-            entry["review"] = {**entry["review"], "number": source.number, "place": source.place}
-            reviews.append(GameReview.of(entry["review"]))
-            show(entry)
+    reviews, rest = _resumed(folder, sources, show)
+    skipped: list[tuple[str, str]] = []
+    searches = shown = 0
     resumed = {review.number for review in reviews}
-    if known:
-        _log(f"resuming: {len(reviews)} of {len(sources)} games are reviewed already")
 
     with _Progress(len(sources), len(reviews)) as progress:
 
         def take(game: Reviewed) -> None:
             nonlocal searches, shown
-            source, reason, entry = game.source, game.reason, {}
-            for fault in game.faults:
-                _log(f"{source}: {fault}")
-            if game.review is not None:
-                try:
-                    entry = folder.add(source, game.review)
-                except (OSError, JournalError):
-                    raise
-                except Exception as error:  # The other games go on, whatever it is.
-                    reason = reason_of(error)
+            source = game.source
+            entry, reason = _kept(folder, game)
             if not entry or game.review is None:
                 _skip(source, reason)
                 skipped.append((str(source), reason))
@@ -263,12 +242,45 @@ def _review(
     folder.finish(reviews, skipped)
     if searches:
         _log(f"{searches:,} searches in {seconds:.1f} s")
-    print(
-        f"{len(reviews)} games reviewed, {len(skipped)} skipped: {folder.path / 'index.html'}, "
-        f"{folder.path / 'games.pgn'}",
-        file=sys.stderr if as_json else sys.stdout,
-    )
+    files = f"{folder.path / 'index.html'}, {folder.path / 'games.pgn'}"
+    text = f"{len(reviews)} games reviewed, {len(skipped)} skipped: {files}"
+    print(text, file=sys.stderr if as_json else sys.stdout)
     return 0 if reviews else 1
+
+
+def _kept(folder: ReviewFolder, game: Reviewed) -> tuple[dict[str, Any], str]:
+    """Return the journal's entry of a game, or an empty one and the reason. Raises as `_review`."""
+    from engine.apps.games.journal import JournalError
+
+    for fault in game.faults:
+        _log(f"{game.source}: {fault}")
+    if game.review is None:
+        return {}, game.reason
+    try:
+        return folder.add(game.source, game.review), ""
+    except (OSError, JournalError):
+        raise
+    except Exception as error:  # The other games go on, whatever it is.
+        return {}, reason_of(error)
+
+
+def _resumed(
+    folder: ReviewFolder, sources: list[SourceGame], show: Callable[[dict[str, Any]], None]
+) -> tuple[list[GameReview], list[SourceGame]]:
+    """Return the reviews that the folder has, and the games that it lacks. show: called with each review."""
+    from engine.apps.review.games import GameReview
+
+    known = folder.reviewed
+    reviews = []
+    for source in sources:
+        if source.key in known:
+            place = {"number": source.number, "place": source.place}
+            entry = {**known[source.key], **place, "review": {**known[source.key]["review"], **place}}
+            reviews.append(GameReview.of(entry["review"]))
+            show(entry)
+    if known:
+        _log(f"resuming: {len(reviews)} of {len(sources)} games are reviewed already")
+    return reviews, [source for source in sources if source.key not in known]
 
 
 class _Progress:

@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.options.flags import engine_flags
+from engine.options.flags import engine_flags, options_of_arguments
 from protocol.common.commands import Declared, declare
 from protocol.common.printing import ReportedError, say
 
 if TYPE_CHECKING:
+    from engine.apps.review.people import Imitators
     from engine.apps.web.server import WebServer
     from engine.evaluation.errors import NoEvaluatorError
     from protocol.common.http.access import AccessCheck
@@ -60,37 +63,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    import asyncio
-
-    from engine.apps.analysis.scheduler import Scheduler
+    from engine.apps.analysis.scheduler import QueryScheduler
     from engine.apps.analysis.settings import AnalysisSettings
-    from engine.apps.review.people import Imitators
     from engine.apps.web.limits import ApiSettings
     from engine.commands.analysis import default_options
-    from engine.options.flags import options_of_arguments
     from protocol.common.folders import data_folder
     from protocol.common.http.access import check_address, read_address
-    from protocol.common.published import imitators, network_of_user
     from protocol.common.settings.sources import from_arguments
-    from protocol.common.settings.spec import SettingsError
 
     options = options_of_arguments(arguments, default_options())
     plain = argparse.Namespace(**vars(arguments) | {"config": None})
     settings, api = from_arguments(plain, AnalysisSettings()), from_arguments(plain, ApiSettings())
     address = read_address(arguments.listen)
     certificate = [str(file) for file in (arguments.certificate, arguments.key) if file is not None]
-    human = [network_of_user(str(each)) or each for each in arguments.human] or imitators()
-    for file in (*human, *certificate):
-        if not Path(file).is_file():
-            raise SettingsError(f"{file}: there is no such file")
-    try:
-        people = Imitators.of([Path(each) for each in human])
-    except ValueError as error:
-        raise SettingsError(f"--human: {error}") from None
+    people = _people(arguments.human, certificate)
     unencrypted = arguments.unencrypted or bool(certificate)
     check_address(address, has_token=bool(_read_check(arguments).tokens), unencrypted=unencrypted)
     # Before the imports below: the evaluator takes longest.
-    scheduler = Scheduler(options, settings, log=_log)
+    scheduler = QueryScheduler(options, settings, log=_log)
     failures: list[NoEvaluatorError] = []
     server: WebServer | None = None
 
@@ -107,8 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
         from engine.apps.web.service import WebService
 
         folder = None if arguments.private else data_folder()
-        kept = folder and folder / "games"
-        service = WebService(scheduler, options, api, people, kept, _log)
+        service = WebService(scheduler, options, api, people, folder and folder / "games", _log)
         server = Server(service, scheduler, api, lambda: _read_check(arguments), _log, certificate)
 
         def listening(host: str, port: int) -> None:
@@ -133,6 +122,22 @@ def run(arguments: argparse.Namespace) -> int:
     for failure in failures:
         _log(str(failure))
     return 1 if failures else 0
+
+
+def _people(human: Sequence[object], certificate: Sequence[str]) -> Imitators:
+    """Return the networks that play like people. Raises SettingsError, also if a file is missing."""
+    from engine.apps.review.people import Imitators
+    from protocol.common.published import imitators, network_of_user
+    from protocol.common.settings.spec import SettingsError
+
+    networks = [network_of_user(str(each)) or each for each in human] or imitators()
+    for file in (*networks, *certificate):
+        if not Path(str(file)).is_file():
+            raise SettingsError(f"{file}: there is no such file")
+    try:
+        return Imitators.of([Path(str(each)) for each in networks])
+    except ValueError as error:
+        raise SettingsError(f"--human: {error}") from None
 
 
 def _read_check(arguments: argparse.Namespace) -> AccessCheck:

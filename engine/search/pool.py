@@ -24,7 +24,7 @@ from engine.evaluation.link.process import EvaluatorSettings
 from engine.evaluation.send.pooled import PooledEvaluator
 from engine.options import Options
 from engine.search.limits import Limits
-from engine.search.loop.batching import Device
+from engine.search.loop.batching import Speed
 from engine.search.loop.evaluation import Evaluated, PooledEvaluation
 from engine.search.loop.loop import SearchLoop
 from engine.search.loop.search import Observer, PooledSearch
@@ -172,10 +172,10 @@ class SearchPool(Closing):
         of the recommended sizes, one computing and one queued. Waits for the evaluators. Raises
         NoEvaluatorError."""
         devices = [
-            Device(client.recommended_batch, client.max_batch, client.curve)
+            Speed(client.recommended_batch, client.max_batch, client.curve)
             for client in self.connections(options)
         ]
-        return Device.together(devices).games
+        return Speed.together(devices).games
 
     def statistics(self) -> PoolStatistics:
         """Return the totals of all evaluators."""

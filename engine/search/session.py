@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine._core import Game
 from engine.evaluation.errors import EvaluatorLateError
-from engine.evaluation.link.connecting import described
+from engine.evaluation.link.link import described
 from engine.evaluation.link.process import EvaluatorSettings
 from engine.evaluation.send.pipeline import InstantPipeline
 from engine.evaluation.send.pooled import PooledEvaluator

@@ -127,11 +127,43 @@ def parse_go(arguments: list[str]) -> tuple[Limits, list[str]]:
     A search that never starts loses the game, so invalid arguments are ignored, and `whole_number` reads
     other numbers. DEFAULT_MS limits a search without a valid limit, or whose limit of time is unreadable.
     """
+    numbers, flags, search_moves, complaints, unreadable = _read_go(arguments)
+    clock = None
+    if "wtime" in numbers or "btime" in numbers:
+        clock = Clock(
+            white_ms=numbers.get("wtime"),
+            black_ms=numbers.get("btime"),
+            white_increment_ms=numbers.get("winc", 0),
+            black_increment_ms=numbers.get("binc", 0),
+            moves_to_go=numbers.get("movestogo") or None,
+        )
+    elif {"winc", "binc", "movestogo"} & numbers.keys():
+        complaints.append("go needs wtime and btime besides increments and movestogo")
+    limits = Limits(
+        clock=clock,
+        movetime_ms=numbers.get("movetime"),
+        nodes=numbers.get("nodes"),
+        depth=numbers.get("depth"),
+        mate=numbers.get("mate"),
+        infinite="infinite" in flags,
+        ponder="ponder" in flags,
+        search_moves=tuple(search_moves),
+    )
+    if limits.infinite and numbers:
+        complaints.append(f"go infinite ends with stop alone: {', '.join(numbers)} ignored")
+    timeless = clock is None and limits.movetime_ms is None and unreadable & {"wtime", "btime", "movetime"}
+    if not limits.infinite and (timeless or (complaints and limits.unbounded)):
+        complaints.append(f"nothing says how long to search: {DEFAULT_MS} ms")
+        limits = replace(limits, movetime_ms=DEFAULT_MS)
+    return limits, complaints
+
+
+def _read_go(arguments: list[str]) -> tuple[dict[str, int], set[str], list[str], list[str], set[str]]:
+    """Return the numbers, flags, moves and errors of `go`, and the names of unreadable numbers."""
     numbers: dict[str, int] = {}
-    flags: set[str] = set()
+    flags, unreadable = set[str](), set[str]()
     search_moves: list[str] = []
     complaints: list[str] = []
-    unreadable: set[str] = set()
     at = 0
     while at < len(arguments):
         word = arguments[at].lower()
@@ -163,34 +195,7 @@ def parse_go(arguments: list[str]) -> tuple[Limits, list[str]]:
                 numbers[word] = number
         else:
             complaints.append(f"go does not know {shown(word)!r}")
-    clock = None
-    if "wtime" in numbers or "btime" in numbers:
-        clock = Clock(
-            white_ms=numbers.get("wtime"),
-            black_ms=numbers.get("btime"),
-            white_increment_ms=numbers.get("winc", 0),
-            black_increment_ms=numbers.get("binc", 0),
-            moves_to_go=numbers.get("movestogo") or None,
-        )
-    elif {"winc", "binc", "movestogo"} & numbers.keys():
-        complaints.append("go needs wtime and btime besides increments and movestogo")
-    limits = Limits(
-        clock=clock,
-        movetime_ms=numbers.get("movetime"),
-        nodes=numbers.get("nodes"),
-        depth=numbers.get("depth"),
-        mate=numbers.get("mate"),
-        infinite="infinite" in flags,
-        ponder="ponder" in flags,
-        search_moves=tuple(search_moves),
-    )
-    if limits.infinite and numbers:
-        complaints.append(f"go infinite ends with stop alone: {', '.join(numbers)} ignored")
-    timeless = clock is None and limits.movetime_ms is None and unreadable & {"wtime", "btime", "movetime"}
-    if not limits.infinite and (timeless or (complaints and limits.unbounded)):
-        complaints.append(f"nothing says how long to search: {DEFAULT_MS} ms")
-        limits = replace(limits, movetime_ms=DEFAULT_MS)
-    return limits, complaints
+    return numbers, flags, search_moves, complaints, unreadable
 
 
 def complete_clock(limits: Limits, turn: str) -> tuple[Limits, list[str]]:

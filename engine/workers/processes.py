@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from engine.evaluation.errors import NoEvaluatorError
 from engine.evaluation.link import health
-from engine.evaluation.link.connecting import served_network
+from engine.evaluation.link.link import served_network
 from engine.evaluation.link.process import EvaluatorSettings
 from engine.workers.child import WorkerProcess
 from engine.workers.executor import (
@@ -185,7 +185,7 @@ class ProcessExecutor(GameSupervisor[Game]):
         Raises NoEvaluatorError.
         """
         from protocol.client import EvaluatorClient
-        from protocol.errors import EvaluatorError
+        from protocol.errors import EvaluatorFailure
 
         reason = ""
         for _ in range(CONNECT_ATTEMPTS):
@@ -194,27 +194,29 @@ class ProcessExecutor(GameSupervisor[Game]):
                     raise NoEvaluatorError("the match is over")
             try:
                 client = EvaluatorClient(first.address, name=f"match {os.getpid()}", keys=link.settings.keys)
-            except EvaluatorError as error:
+            except EvaluatorFailure as error:
                 reason = str(error)
             else:
                 if _serves(client, first.network.name):
                     return client
                 client.close()
-                reason = "it has been started anew"
+                reason = f"it was restarted without network {first.network.name}"
             link.lost(first, reason)
-        raise NoEvaluatorError(f"the evaluator is lost again and again: {reason}")
+        raise NoEvaluatorError(
+            f"cannot connect to the evaluator ({CONNECT_ATTEMPTS} attempts): {reason}; see its log"
+        )
 
 
 def _answers(address: str) -> bool:
     """Return True if an evaluator answers within the timeout of a keepalive."""
     from protocol.client import EvaluatorClient
-    from protocol.errors import EvaluatorError, RemoteError
+    from protocol.errors import EvaluatorFailure, RemoteError
 
     try:
         EvaluatorClient(address, timeout=health.PATIENCE_SECONDS, name="keepalive").close()
     except RemoteError:  # A refusal is an answer, too.
         return True
-    except EvaluatorError:
+    except EvaluatorFailure:
         return False
     return True
 
@@ -225,12 +227,12 @@ def _serves(client: EvaluatorClient, name: str) -> bool:
 
 def _network(client: EvaluatorClient, link: EvaluatorLink, settings: EvaluatorSettings) -> str:
     """Return the evaluator's name for the network of these settings. Raises NoEvaluatorError."""
-    from protocol.errors import EvaluatorError
+    from protocol.errors import EvaluatorFailure
 
     first = link.client
     if first is not None and link.settings.network == settings.network:
         return first.network.name
     try:
         return served_network(client, settings.network).name
-    except EvaluatorError as error:
+    except EvaluatorFailure as error:
         raise NoEvaluatorError(f"the evaluator cannot serve {settings.weights!r}: {error}") from None

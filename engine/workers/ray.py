@@ -120,7 +120,7 @@ class RayExecutor(GameSupervisor[Game]):
         except Exception as error:  # Ray raises many kinds, ConnectionError and ValueError among them.
             raise ExecutorError(f"no Ray cluster at {self._address}: {first_line(error)}") from None
         self._connected = True
-        from engine.evaluation.link.connecting import is_shipped
+        from engine.evaluation.link.link import is_shipped
 
         for path in dict.fromkeys(options.weights for options in self._job.engines if options.weights):
             if is_shipped(path):

@@ -8,7 +8,7 @@ and for benchmarks of everything else). Other packages add theirs through the en
 
     NEEDS_NETWORK: bool
     unavailable() -> str | None                      why it cannot run on this machine; None if it can
-    open(network, *, threads, **options) -> Backend  raises BackendError
+    open(network, settings, **options) -> Backend    raises BackendError
     named_devices(device: str) -> list[str]          if the option `device` can name several ("0+1", "all")
 
 A backend's module is imported on first use, so that unused ones cost nothing.
@@ -28,19 +28,7 @@ from evaluator.backends.common.base import Backend, BackendError
 from evaluator.backends.common.batches import expand_planes
 from evaluator.backends.common.probe import probe_batch
 from evaluator.network.spec import NetworkSpec
-
-__all__ = [
-    "Backend",
-    "BackendError",
-    "available_backends",
-    "backend_names",
-    "expand_planes",
-    "for_each_device",
-    "open_backend",
-    "prepare_backend",
-    "probe_batch",
-    "unavailable",
-]
+from evaluator.settings import ALONE, DeviceSettings
 
 log = logging.getLogger(__name__)
 
@@ -112,13 +100,6 @@ def for_each_device(name: str, options: dict[str, Any]) -> list[dict[str, Any]]:
     return [{**options, "device": each} for each in named(device)]
 
 
-def with_tuning(name: str, options: dict[str, Any], tuning: str) -> dict[str, Any]:
-    """Return the options with `tuning` set, if the backend has it and it is unset. Raises BackendError."""
-    known = name in _registered()
-    takes = name == AUTO or (known and "tuning" in inspect.signature(_module(name).open).parameters)
-    return {"tuning": tuning, **options} if takes else options
-
-
 def prepare_backend(name: str) -> None:
     """Import a backend and look for its devices, so that opening it takes less time. Errors are left to
     `open_backend`. Any thread may call this."""
@@ -129,30 +110,28 @@ def prepare_backend(name: str) -> None:
 
 
 def open_backend(
-    name: str, network: NetworkSpec | None, *, threads: int | None = None, **options: Any
+    name: str, network: NetworkSpec | None, settings: DeviceSettings = ALONE, **options: Any
 ) -> Backend:
     """Open a backend. It is a context manager; close it when done.
 
-    network: a loaded network with its heads chosen (`load_network`); None for backends without one. threads:
-    CPU threads (default: one per physical core that this process may use). options: the backend's keyword
-    arguments (onnx: int8, provider). `auto` picks the fastest backend that can run this network.
+    network: a loaded network with its heads chosen (`load_network`); None for backends without one.
+    settings: its `backend` is not read here. options: the backend's keyword arguments (onnx: int8, provider).
+    `auto` picks the fastest backend that can run this network.
 
     Raises BackendError with a remedy.
     """
     if name == AUTO:
         from evaluator.backends.auto import open_fastest
 
-        return open_fastest(network, threads=threads, **options)
+        return open_fastest(network, settings, **options)
     module = _module(name)
     reason = unavailable(name)
     if reason is not None:
         raise BackendError(f"backend {name} cannot run here: {reason}")
     if network is None and module.NEEDS_NETWORK:
         raise BackendError(f"backend {name} needs a network")
-    if threads is not None and threads < 1:
-        raise BackendError(f"threads must be at least 1, not {threads}")
     parameters = inspect.signature(module.open).parameters
-    known = set(parameters) - {"network", "threads"}
+    known = set(parameters) - {"network", "settings"}
     unknown = sorted(set(options) - known)
     if unknown:
         takes = f"it takes {', '.join(sorted(known))}" if known else "it takes none"
@@ -160,7 +139,7 @@ def open_backend(
     for option, value in options.items():
         if parameters[option].annotation in ("bool", bool) and not isinstance(value, bool):
             raise BackendError(f"backend {name}: {option} is true or false, not {value!r}")
-    backend: Backend = module.open(network, threads=threads, **options)
+    backend: Backend = module.open(network, settings, **options)
     return backend
 
 

@@ -6,15 +6,17 @@ from __future__ import annotations
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from evaluator.backends import available_backends, needs_network, open_backend, with_tuning
+from evaluator.backends import available_backends, needs_network, open_backend
 from evaluator.backends.common.base import Backend, BackendError
 from evaluator.backends.common.probe import probe_batch
 from evaluator.backends.common.progress import warn
 from evaluator.network.spec import NetworkSpec
+from evaluator.settings import DeviceSettings
 from protocol.batch import PositionBatch
 
 _log = logging.getLogger(__name__)
@@ -29,10 +31,10 @@ _TOLERANCE = 0.1  # RMS over the spread of the logits: fp16 and int8 pass, a wro
 
 def open_fastest(
     network: NetworkSpec | None,
+    settings: DeviceSettings,
     *,
-    threads: int | None = None,
     int8: bool | None = None,
-    tuning: str = "before",
+    tuning: str = "",
     **options: Any,
 ) -> Backend:
     """Return the GPU backend if it opens on a GPU that is not small. Otherwise open every candidate, check
@@ -40,11 +42,12 @@ def open_fastest(
 
     If the GPU backend does not open, the GPUs of ONNX Runtime's providers are candidates, too. A single
     candidate is not measured. int8: True adds quantised onnx to the candidates; None takes the onnx
-    backend's choice. tuning: passed to backends with that option. options: passed to all. Raises
+    backend's choice. tuning: replaces that of the settings. options: passed to all. Raises
     BackendError with every candidate's reason if none opens.
     """
     if network is None:
         raise BackendError("backend auto needs a network; ask for random or uniform to run without one")
+    settings = replace(settings, tuning=tuning or settings.tuning)
     reasons: list[str] = []
     opened: list[Backend] = []
     for name, reason in available_backends().items():
@@ -55,8 +58,7 @@ def open_fastest(
             continue
         for variant in _variants(name, int8=int8, providers=not any(each.name == "gpu" for each in opened)):
             try:
-                more = with_tuning(name, {**options, **variant}, tuning)
-                opened.append(open_backend(name, network, threads=threads, **more))
+                opened.append(open_backend(name, network, settings, **options, **variant))
             except BackendError as error:
                 reasons.append(f"{name}: {error}")
                 if "provider" in variant:
@@ -66,7 +68,7 @@ def open_fastest(
     if not opened:
         raise BackendError("no backend can run this network; " + "; ".join(reasons))
     for reason in reasons:
-        _log.info("backend auto passes over %s", reason)
+        _log.info("backend auto skips %s", reason)
     chosen = opened[0] if len(opened) == 1 else _fastest(opened, network)
     if chosen.name != _PREFERRED:
         from evaluator.backends.gpu.driver.discovery import found_devices

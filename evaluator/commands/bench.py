@@ -10,10 +10,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from evaluator.scheduling.latency import LADDER, LatencyModel
+from evaluator.settings import ALONE
 from protocol.common.outputs import OVERWRITE, figure_of, guard_output, is_figure, save_figure
 
 HELP = "measure positions per second and milliseconds by batch size; the knee is the recommended batch size"
@@ -84,9 +86,15 @@ def _direct(arguments: argparse.Namespace, sizes: list[int], explicit: bool) -> 
     from evaluator.devices.opening.calibration import time_batches
     from evaluator.devices.opening.loading import Loader, needs_network
 
-    loader = Loader((arguments.backend,), arguments.threads, calibration_s=0.01, cache=False)
-    path = arguments.network or ("" if needs_network(loader.backends) else None)
-    network = loader.load(path)
+    settings = replace(
+        ALONE,
+        backend=(arguments.backend,),
+        threads=arguments.threads or 0,
+        calibration_s=0.01,
+        latency_cache=False,
+    )
+    path = arguments.network or ("" if needs_network(settings.backend) else None)
+    network = Loader(settings).load(path)
     try:
         backend = network.runners[0].backend
         if explicit and sizes[-1] > backend.max_batch:

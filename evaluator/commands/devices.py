@@ -142,7 +142,7 @@ def facts(device: DeviceInfo, problem: str = "") -> dict[str, Any]:
         "device": f"{device.vendor}:{device.index}",
         "name": device.name,
         "target": device.target.name,
-        "known_target": device.target.known,
+        "known_target": device.target.is_listed,
         "target_note": device.target.note,
         "memory_mb": device.memory >> 20,
         "memory_used_mb": used,

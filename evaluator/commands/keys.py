@@ -54,8 +54,7 @@ def _make(arguments: argparse.Namespace, folder: Path) -> None:
         pair = make_pair(path, replace=arguments.replace)
     except FileExistsError:
         raise KeysError(
-            f"{path} is there already; --replace makes another pair, whose public key everybody has to be "
-            "told who knows that of this one"
+            f"{path} exists; --replace makes a new pair: send its public key to all clients"
         ) from None
     print(f"made {path}", file=sys.stderr)
     print(show_key(pair.public))

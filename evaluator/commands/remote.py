@@ -109,7 +109,7 @@ def ask(arguments: argparse.Namespace, question: Callable[[EvaluatorClient], int
     """
     from protocol.client import EvaluatorClient
     from protocol.connections.addresses import default_addresses
-    from protocol.errors import EvaluatorError, RemoteError
+    from protocol.errors import EvaluatorFailure, RemoteError
 
     problem = ""
     for address in [arguments.address] if arguments.address else default_addresses():
@@ -120,7 +120,7 @@ def ask(arguments: argparse.Namespace, question: Callable[[EvaluatorClient], int
         except RemoteError as error:
             problem = str(error)
             break
-        except EvaluatorError as error:
+        except EvaluatorFailure as error:
             problem = str(error)
             if arguments.address:
                 problem += _about(arguments.address)

@@ -34,6 +34,7 @@ from protocol.common.settings.spec import SettingsError
 
 if TYPE_CHECKING:
     from evaluator.service.connections.access import Access
+    from evaluator.service.connections.limits import ConnectionLimits
     from evaluator.service.networks import NetworkToLoad
     from evaluator.service.service import EvaluatorService
     from protocol.wire.messages import NetworkInfo
@@ -162,23 +163,34 @@ def _service(
     from evaluator import _core
     from evaluator.backends import parse_backend
     from evaluator.devices.opening.loading import Loader
-    from evaluator.service.connections.limits import ConnectionLimits
-    from evaluator.service.reload import latency_targets, patience, queue_limits
+    from evaluator.service.reload import patience, queue_limits
     from evaluator.service.service import EvaluatorService
 
     for backend in settings.backend:
         parse_backend(backend)
     if not embedded:
         _core.keep_heap_small()
-    loader = Loader(
-        settings.backend,
-        threads=settings.threads or None,
-        calibration_s=settings.calibration_s,
-        cache=settings.latency_cache,
-        tuning=settings.tuning,
-        targets=latency_targets(settings),
-    )
     private = embedded and not settings.address
+    return EvaluatorService(
+        Loader(settings),
+        _networks(settings),
+        max_request=settings.max_request,
+        limits=queue_limits(settings),
+        connections=_connection_limits(settings, embedded=embedded, private=private),
+        private=private,
+        access=access_of(settings, embedded),
+        patience=patience(settings),
+        on_ready=lambda networks: _ready(networks, embedded, settings.threads),
+        on_failed=on_failed,
+        on_hung=on_hung,
+        trace_to="" if private else settings.trace_to,
+    )
+
+
+def _connection_limits(settings: Settings, *, embedded: bool, private: bool) -> ConnectionLimits:
+    """Return the limits within this process's limit of descriptors. Raises ValueError."""
+    from evaluator.service.connections.limits import ConnectionLimits
+
     # Addresses that require keys have as many unauthenticated connections.
     for_each = 1 if private else 2
     descriptors = _descriptors() - KEPT_DESCRIPTORS
@@ -201,25 +213,12 @@ def _service(
             most_connections,
             settings.max_connections,
         )
-    return EvaluatorService(
-        loader,
-        _networks(settings),
-        max_request=settings.max_request,
-        limits=queue_limits(settings),
-        connections=ConnectionLimits(
-            min(settings.max_connections, most_connections),
-            settings.max_client_bytes,
-            settings.max_buffered_bytes,
-            settings.max_silent_per_address,
-            min(max(settings.max_connections, 1024), descriptors - most_connections) or 1,
-        ),
-        private=private,
-        access=access_of(settings, embedded),
-        patience=patience(settings),
-        on_ready=lambda networks: _ready(networks, embedded, settings.threads),
-        on_failed=on_failed,
-        on_hung=on_hung,
-        trace_to="" if private else settings.trace_to,
+    return ConnectionLimits(
+        min(settings.max_connections, most_connections),
+        settings.max_client_bytes,
+        settings.max_buffered_bytes,
+        settings.max_silent_per_address,
+        min(max(settings.max_connections, 1024), descriptors - most_connections) or 1,
     )
 
 

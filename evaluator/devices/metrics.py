@@ -219,7 +219,7 @@ class Batches:
 
 
 @dataclass(slots=True)
-class Requests:
+class RequestTotals:
     """Requests of one class for one network that got a result. queue_seconds: from receipt to launch.
     seconds: from receipt to answer."""
 
@@ -228,7 +228,7 @@ class Requests:
     queue_seconds: Histogram = field(default_factory=lambda: Histogram(FINE_TIME_EDGES))
     seconds: Histogram = field(default_factory=lambda: Histogram(FINE_TIME_EDGES))
 
-    def add(self, other: Requests) -> None:
+    def add(self, other: RequestTotals) -> None:
         """Add the counts of another network or class."""
         self.requests += other.requests
         self.positions += other.positions
@@ -256,7 +256,7 @@ class Metrics:
         self._failures: dict[str, int] = {}
         self._hangs: dict[str, int] = {}
         self._batches: dict[tuple[str, str], Batches] = {}
-        self._requests: dict[tuple[str, str], Requests] = {}
+        self._requests: dict[tuple[str, str], RequestTotals] = {}
         self._recent: deque[tuple[float, int]] = deque()
 
     def error(self, code: str) -> None:
@@ -334,11 +334,11 @@ class Metrics:
             counted.queue_seconds.observe_all(queue_seconds)
             counted.seconds.observe_all(seconds)
 
-    def _requests_of(self, network: str, rank: int) -> Requests:
+    def _requests_of(self, network: str, rank: int) -> RequestTotals:
         key = PRIORITIES[rank], network
         counted = self._requests.get(key)
         if counted is None:
-            counted = self._requests[key] = Requests()
+            counted = self._requests[key] = RequestTotals()
         return counted
 
     @property
@@ -361,7 +361,7 @@ class Metrics:
             return deepcopy(self._batches)
 
     @property
-    def requests(self) -> dict[tuple[str, str], Requests]:
+    def requests(self) -> dict[tuple[str, str], RequestTotals]:
         """Answered requests by class and network."""
         with self._lock:
             return deepcopy(self._requests)

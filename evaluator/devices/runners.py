@@ -153,15 +153,15 @@ class Runner:
         own. batches: positions of each."""
         return any(self.backend.computes_beside(positions) for positions in batches)
 
-    def learn(self, positions: int, milliseconds: float, *, disturbed: bool) -> bool:
+    def learn(self, positions: int, milliseconds: float, *, busy: bool) -> bool:
         """Update the model with a batch. Return True if clients should know: the curve is complete.
 
-        disturbed: other programs kept the machine busy.
+        busy: other programs kept the machine busy.
         """
         model = self.policy.model
         if positions > self.backend.max_batch:
             return False
-        complete = model.observe(positions, milliseconds, disturbed=disturbed) and model.known
+        complete = model.observe(positions, milliseconds, busy=busy) and model.known
         if complete:
             log.info("%s: latency curve known, measured %s", self.device.name, model.extent)
         return complete

@@ -14,25 +14,3 @@ from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.schema import InputEmbedding, InputFormat
 from evaluator.network.spec import Activation, Dense, FloatArray, NetworkSpec, Smolgen
 from evaluator.network.writer import write_network
-
-__all__ = [
-    "SHIPPED_GPU_NETWORK",
-    "SHIPPED_NETWORK",
-    "SHIPPED_NETWORKS",
-    "Activation",
-    "Dense",
-    "FloatArray",
-    "InputEmbedding",
-    "InputFormat",
-    "NetworkError",
-    "NetworkShape",
-    "NetworkSpec",
-    "Smolgen",
-    "attention_map",
-    "load_network",
-    "network_file",
-    "position_encoding",
-    "random_network",
-    "source_of_policy",
-    "write_network",
-]

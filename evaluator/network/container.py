@@ -34,7 +34,7 @@ _DIGEST_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SizeLimit:
     """Limit of a network's bytes after decompression: `base + ratio * file size`, and at most `maximum`."""
 
     base: int = 64 << 20
@@ -45,13 +45,13 @@ class Limits:
         return min(self.maximum, self.base + self.ratio * file_bytes)
 
 
-def read_container(path: Path, limits: Limits | None = None) -> tuple[Message, Future[str], int]:
+def read_container(path: Path, limits: SizeLimit | None = None) -> tuple[Message, Future[str], int]:
     """Return the `Net` message of a file, the file's SHA-256 in hexadecimal, and its size in bytes.
 
     The hash is computed concurrently. Raises NetworkError for any fault of the file as a whole; so does the
     future.
     """
-    limits = limits or Limits()
+    limits = limits or SizeLimit()
     try:
         size = _size(path, limits.maximum)
         beside = ThreadPoolExecutor(1, "digest")

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from evaluator.network import spec
-from evaluator.network.container import Limits, read_container
+from evaluator.network.container import SizeLimit, read_container
 from evaluator.network.errors import NetworkError
 from evaluator.network.fields import Fields
 from evaluator.network.header import Header, read_header
@@ -50,7 +50,7 @@ def load_network(
     *,
     policy_head: str | None = None,
     value_head: str | None = None,
-    limits: Limits | None = None,
+    limits: SizeLimit | None = None,
 ) -> spec.NetworkSpec:
     """Read an lc0 network file (gzip or plain protobuf), or an included network by name (`network_file`).
 

@@ -86,7 +86,7 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class LaunchNow:
     """Decision: run the first `positions` queued positions now."""
 
     positions: int
@@ -172,7 +172,7 @@ class BatchPolicy:
 
     def decide(
         self, pending: Sequence[Pending], now_ms: float, busy_until_ms: float | None = None
-    ) -> Launch | Wait:
+    ) -> LaunchNow | Wait:
         """Return the decision for a nonempty queue.
 
         pending: in queue order; entries beyond `largest_batch` may be missing. busy_until_ms: expected end of
@@ -203,7 +203,7 @@ class BatchPolicy:
             and total >= model.trial
             and self._may_try(model.trial, pending, total, now_ms)
         ):
-            return Launch(model.trial)
+            return LaunchNow(model.trial)
         total = min(total, model.ceiling if self.side_by_side else model.max_batch)
         whole_ms = model.milliseconds(total)
         if (
@@ -212,8 +212,8 @@ class BatchPolicy:
             and whole_ms <= self._blocking_limit_ms(pending[0].rank, now_ms)
         ):
             # With one request and no cliff, a partial batch answers nothing earlier.
-            return Launch(total)
-        return Launch(self._best_cut(pending, total, now_ms))
+            return LaunchNow(total)
+        return LaunchNow(self._best_cut(pending, total, now_ms))
 
     def second_at_ms(self, total: int, busy_until_ms: float) -> float | None:
         """Return when to launch a batch of `total` as the second in flight; None for a full one, which starts

@@ -75,17 +75,17 @@ class Growth:
         """Return the size to try on an idle device; None if all are known."""
         return self.next_step if self._urgent else self._idle_retry
 
-    def ran(self, size: int, milliseconds: float, *, disturbed: bool) -> bool:
+    def ran(self, size: int, milliseconds: float, *, busy: bool) -> bool:
         """Record a batch of exactly `size` positions. Returns True if the measured points have changed.
 
-        disturbed: other programs kept the machine busy.
+        busy: other programs kept the machine busy.
         """
         self.spent_ms += milliseconds
         if size != self.next_step and size not in self.doubted:
             return False
         runs = self._runs.setdefault(size, [])
         runs.append(milliseconds)
-        if disturbed:
+        if busy:
             self._disturbed.add(size)
         if len(runs) < TRIES:
             return False

@@ -154,11 +154,11 @@ class LatencyModel:
         """Return (batch, milliseconds) at the measured sizes, with corrections."""
         return tuple((size, round(self._ms[size], 4)) for size in self._sizes if size <= self.measured)
 
-    def observe(self, batch: int, milliseconds: float, *, disturbed: bool = False) -> bool:
+    def observe(self, batch: int, milliseconds: float, *, busy: bool = False) -> bool:
         """Correct the model by an observed batch. Returns True if a size was measured by it.
 
         The averages of the two nearest measured sizes move by the ratio of observed to expected time,
-        weighted by distance. disturbed: other programs kept the machine busy.
+        weighted by distance. busy: other programs kept the machine busy.
         """
         if milliseconds <= 0 or not 1 <= batch <= self.max_batch:
             return False
@@ -183,7 +183,7 @@ class LatencyModel:
         if growth is not None and not self.known:
             if size != growth.next_step and size not in growth.doubted:
                 growth.spent_ms += milliseconds
-            elif growth.ran(size, milliseconds, disturbed=disturbed):
+            elif growth.ran(size, milliseconds, busy=busy):
                 self._grow(size)
                 return True
             if self.trial is None and growth.spent_ms >= growth.retry_at_ms:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from evaluator.scheduling.batching import Launch, Pending, Wait
+from evaluator.scheduling.batching import LaunchNow, Pending, Wait
 from evaluator.scheduling.latency import LatencyModel
 from evaluator.scheduling.scheduler import Scheduler
 from protocol.wire.messages import Curve
@@ -39,7 +39,7 @@ class Decider(Protocol):
 
     def decide(
         self, pending: Sequence[Pending], now_ms: float, busy_until_ms: float | None = None
-    ) -> Launch | Wait: ...
+    ) -> LaunchNow | Wait: ...
 
     def second_at_ms(self, total: int, busy_until_ms: float) -> float | None: ...
 
@@ -111,7 +111,7 @@ def place(
     others: Sequence[Station],
     now_ms: float,
     busy_until_ms: float | None = None,
-) -> tuple[Launch | Wait, int]:
+) -> tuple[LaunchNow | Wait, int]:
     """Return a device's decision for a nonempty queue, and how many positions to skip for it.
 
     most: largest batch of the device. others: other devices in use for this network. busy_until_ms: as in the

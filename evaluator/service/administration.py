@@ -10,7 +10,7 @@ from typing import Any, get_args
 from evaluator.service.connections.transport import Client
 from evaluator.service.lifecycle import SHUTTING_DOWN
 from evaluator.service.networks import NetworkToLoad, ReloadedNetwork
-from evaluator.service.record import Service
+from evaluator.service.record import ServiceParts
 from protocol.common.keys.notation import KeysError
 from protocol.common.printing import printable
 from protocol.errors import BadRequest, Draining, LoadFailed, NotAllowed
@@ -26,7 +26,7 @@ Request = (
 class Administration:
     """Handles administrative requests. Belongs to the I/O thread."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: ServiceParts) -> None:
         self._service = service
 
     def handle(self, client: Client, message: Request, user: str) -> None:

@@ -23,8 +23,8 @@ from evaluator.devices.runners import Runner, now_ms
 from evaluator.devices.served_network import ServedNetwork
 from evaluator.service.connections.hub_sockets import HubSockets
 from evaluator.service.connections.transport import Arrived
-from evaluator.service.record import Service
-from evaluator.service.sessions import Session
+from evaluator.service.record import ServiceParts
+from evaluator.service.sessions import ClientSession
 from protocol.wire.messages import PRIORITIES
 
 if sys.platform == "linux":
@@ -61,10 +61,10 @@ ANSWERED = np.dtype(
 
 
 @dataclass(slots=True)
-class _Run:
+class _Turn:
     """One turn on the fast path."""
 
-    session: Session
+    session: ClientSession
     network: ServedNetwork
     runner: Runner
     lease: BufferLease
@@ -77,7 +77,7 @@ class FastPath:
 
     def __init__(
         self,
-        service: Service,
+        service: ServiceParts,
         sockets: HubSockets,
         handle: Callable[[Arrived, float], None],
         replace: Callable[[], None],
@@ -86,14 +86,14 @@ class FastPath:
         self._sockets = sockets
         self._handle = handle
         self._replace = replace
-        self._last: tuple[Session, ServedNetwork] | None = None
+        self._last: tuple[ClientSession, ServedNetwork] | None = None
         self.in_a_row = 0
         """Consecutive evaluations of one client. From IN_A_ROW on, `run` may serve the next."""
         self._not_before = 0.0
         self._loop: tuple[tuple[object, ...], DeviceLoop] | None = None
         self._guard = _Guard(self._taken_over)
 
-    def saw(self, session: Session, network: ServedNetwork) -> None:
+    def saw(self, session: ClientSession, network: ServedNetwork) -> None:
         """Note an evaluation that the dispatcher handles."""
         self.in_a_row = self.in_a_row + 1 if self._last == (session, network) else 1
         self._last = session, network
@@ -127,7 +127,7 @@ class FastPath:
 
     # -- one turn --------------------------------------------------------------------------------------
 
-    def _begin(self) -> _Run | None:
+    def _begin(self) -> _Turn | None:
         """Start a turn if all its conditions hold, else return None."""
         usual = self.in_a_row < IN_A_ROW or not self._sockets.has_message
         if usual or time.perf_counter() < self._not_before:
@@ -155,9 +155,9 @@ class FastPath:
                 activate=lease.activate,
             )
             self._loop = key, loop
-        return _Run(session, network, runner, lease, self._loop[1])
+        return _Turn(session, network, runner, lease, self._loop[1])
 
-    def _serve(self, run: _Run) -> str:
+    def _serve(self, run: _Turn) -> str:
         connection = run.session.client
         assert isinstance(connection, int)
         until_ms = now_ms() + RUN_MS
@@ -173,11 +173,11 @@ class FastPath:
         finally:
             self._guard.rest()
 
-    def _end(self, run: _Run) -> None:
+    def _end(self, run: _Turn) -> None:
         run.lease.release()
         self._service.dispatcher.end_directly(run.network, run.runner)
 
-    def _give_up(self, run: _Run, trouble: str) -> None:
+    def _give_up(self, run: _Turn, trouble: str) -> None:
         """Pass the in-flight requests to the dispatcher, which finds out what is wrong with the device."""
         name = run.runner.device.name
         log.warning("%s: %s; its requests go to the dispatcher", name, TROUBLES[trouble])
@@ -188,14 +188,14 @@ class FastPath:
         self._settle_later(run)
         self._retry(_arrived(requests))
 
-    def _taken_over(self, run: _Run, requests: Sequence[Arrived]) -> None:
+    def _taken_over(self, run: _Turn, requests: Sequence[Arrived]) -> None:
         """Continue the I/O loop on another thread because a driver call does not return."""
         log.error("%s: its driver does not return from a batch", run.runner.device.name)
         self._service.dispatcher.give_up_directly(run.runner)
         self._service.call(lambda: self._retry(requests))
         self._replace()
 
-    def _settle_later(self, run: _Run) -> None:
+    def _settle_later(self, run: _Turn) -> None:
         """Release the lease of a turn once the device has finished its batches. A failed device keeps it."""
 
         def work() -> None:
@@ -214,7 +214,7 @@ class FastPath:
 
     # -- metrics ----------------------------------------------------------------------------------------
 
-    def _count(self, run: _Run, stop: str) -> None:
+    def _count(self, run: _Turn, stop: str) -> None:
         """Count the answers of a turn. stop: why the turn ended; after a failure batches are still in
         flight."""
         answered = np.frombuffer(run.loop.answered(), ANSWERED)
@@ -249,21 +249,21 @@ class _Guard:
     taken_over: called with the in-flight requests if a driver call has not returned within LATE_MS.
     """
 
-    def __init__(self, taken_over: Callable[[_Run, Sequence[Arrived]], None]) -> None:
+    def __init__(self, taken_over: Callable[[_Turn, Sequence[Arrived]], None]) -> None:
         self._taken_over = taken_over
-        self._watched: _Run | None = None
-        self._news = threading.Event()
+        self._watched: _Turn | None = None
+        self._watching = threading.Event()
         self._over = threading.Semaphore(0)
         self._thread: threading.Thread | None = None
 
-    def watch(self, run: _Run) -> None:
+    def watch(self, run: _Turn) -> None:
         """Start watching: the calling thread is about to enter the driver."""
         self._watched = run
         if self._thread is None:
             self._thread = threading.Thread(target=self._look, name="fast-path-guard", daemon=True)
             self._thread.start()
-        if not self._news.is_set():
-            self._news.set()
+        if not self._watching.is_set():
+            self._watching.set()
 
     def rest(self) -> None:
         """Stop watching: the calling thread has returned from the driver."""
@@ -275,8 +275,8 @@ class _Guard:
 
     def _look(self) -> None:
         while True:
-            self._news.wait()
-            self._news.clear()
+            self._watching.wait()
+            self._watching.clear()
             while (run := self._watched) is not None:
                 time.sleep(LATE_MS / 1000)
                 requests = run.loop.take_over(LATE_MS)
@@ -286,7 +286,7 @@ class _Guard:
                     self._over.release()
 
 
-def _prepare(run: _Run) -> bool:
+def _prepare(run: _Turn) -> bool:
     """Make programs for the request that has none. Returns False if it is too large."""
     positions, moves = run.loop.unprepared
     for slot in range(run.lease.slots):

@@ -13,8 +13,8 @@ from evaluator.service.administration import Administration
 from evaluator.service.connections.transport import Arrived
 from evaluator.service.fast_path import FastPath
 from evaluator.service.lifecycle import ELSEWHERE
-from evaluator.service.record import Service
-from evaluator.service.sessions import Session
+from evaluator.service.record import ServiceParts
+from evaluator.service.sessions import ClientSession
 from protocol.batch import PositionBatch
 from protocol.common.printing import printable
 from protocol.common.version import __version__
@@ -30,7 +30,7 @@ SERVER = f"wavefront-evaluator {__version__}"
 class Handlers:
     """Handles messages in the I/O thread. fast_path: notified of each evaluation; None if there is none."""
 
-    def __init__(self, service: Service, fast_path: FastPath | None) -> None:
+    def __init__(self, service: ServiceParts, fast_path: FastPath | None) -> None:
         self._service = service
         self._fast_path = fast_path
         self._administration = Administration(service)
@@ -73,7 +73,7 @@ class Handlers:
                 session.network = service.networks.default
                 service.replies.send(session.client, notice)
 
-    def _evaluate(self, session: Session, message: messages.Evaluate, now: float) -> None:
+    def _evaluate(self, session: ClientSession, message: messages.Evaluate, now: float) -> None:
         service = self._service
         if service.life.draining:
             raise Draining(ELSEWHERE)
@@ -109,7 +109,7 @@ class Handlers:
             else:
                 self._fast_path.in_a_row = 0
 
-    def _cancel(self, session: Session, message: messages.Cancel) -> None:
+    def _cancel(self, session: ClientSession, message: messages.Cancel) -> None:
         entry = session.requests.get(message.id)
         if entry is not None and self._service.dispatcher.cancel(entry[1], entry[0]):
             del session.requests[message.id]
@@ -117,7 +117,7 @@ class Handlers:
             self._service.metrics.cancelled.add()
             self._service.replies.send(session.client, messages.Cancelled(message.id))
 
-    def _hello(self, session: Session, message: messages.Hello) -> None:
+    def _hello(self, session: ClientSession, message: messages.Hello) -> None:
         if self._service.life.draining:
             raise Draining(ELSEWHERE)
         if not set(message.versions) & set(SUPPORTED_VERSIONS):
@@ -135,7 +135,7 @@ class Handlers:
         else:
             session.hello = message.id
 
-    def _welcome(self, session: Session, identity: int) -> None:
+    def _welcome(self, session: ClientSession, identity: int) -> None:
         session.network = self._service.networks.default
         self._service.replies.send(session.client, self._welcome_for(identity, follows=session.follows))
 
@@ -159,10 +159,10 @@ class Handlers:
             features=(NETWORKS,) if follows else (),
         )
 
-    def _ping(self, session: Session, message: messages.Ping) -> None:
+    def _ping(self, session: ClientSession, message: messages.Ping) -> None:
         self._service.replies.send(session.client, messages.Pong(message.id))
 
-    def _status(self, session: Session, message: messages.Status) -> None:
+    def _status(self, session: ClientSession, message: messages.Status) -> None:
         service = self._service
         state = service.state()
         reply = messages.StatusReply(
@@ -186,7 +186,7 @@ def _check(batch: PositionBatch) -> None:
         check_batch(batch)
 
 
-_HANDLERS: dict[type[Any], Callable[[Handlers, Session, Any], None]] = {
+_HANDLERS: dict[type[Any], Callable[[Handlers, ClientSession, Any], None]] = {
     messages.Cancel: Handlers._cancel,
     messages.Hello: Handlers._hello,
     messages.Ping: Handlers._ping,

@@ -14,7 +14,7 @@ from evaluator.service.connections.hub_sockets import HubSockets
 from evaluator.service.connections.transport import Arrived
 from evaluator.service.fast_path import IN_A_ROW, FastPath
 from evaluator.service.handlers import Handlers
-from evaluator.service.record import Service
+from evaluator.service.record import ServiceParts
 from protocol.errors import BadRequest, RemoteError
 from protocol.wire.codec import peek_id
 
@@ -81,7 +81,7 @@ are notified after the round. ZeroMQ takes messages from its clients in turn."""
 class IoLoop:
     """Runs rounds until the service ends."""
 
-    def __init__(self, service: Service, *, private: bool) -> None:
+    def __init__(self, service: ServiceParts, *, private: bool) -> None:
         """private: only one program connects, so that the fast path may serve it."""
         self._service = service
         self._threads = LoopThreads(self._step)
@@ -107,7 +107,7 @@ class IoLoop:
 
     def _round(self) -> None:
         service = self._service
-        news = service.sockets.wait(self._poll_timeout())
+        arrived = service.sockets.wait(self._poll_timeout())
         now = now_ms()
         if now >= service.manager.next_alive_ms:
             service.manager.alive(now)
@@ -115,13 +115,13 @@ class IoLoop:
             service.tasks.popleft()()
         if service.replies.outbox:
             service.replies.send_waiting()
-        if news:
+        if arrived:
             service.sessions.forget_disconnected()
             service.sockets.attend()
         if self._fast_path is not None and self._fast_path.in_a_row >= IN_A_ROW and not self._fast_path.run():
             return
         if service.sockets.has_message:
-            now = self._receive(now_ms() if news else now)
+            now = self._receive(now_ms() if arrived else now)
         if service.dispatcher.deadline_ms <= now:
             service.replies.send_expired(service.dispatcher.expire(now))
         if service.life.draining:

@@ -19,7 +19,7 @@ from evaluator.devices.running.failover import Trouble
 from evaluator.service.connections.transport import Client
 from evaluator.service.replies import Replies
 from evaluator.service.sessions import Sessions
-from evaluator.service.systemd import ServiceManager
+from evaluator.service.systemd import SystemdNotices
 from protocol.errors import Draining
 from protocol.wire import messages
 
@@ -53,7 +53,7 @@ class LifeCycle:
     except `condition` and `ending`, which any thread and signal handler may use."""
 
     def __init__(
-        self, sessions: Sessions, replies: Replies, dispatcher: Dispatcher, manager: ServiceManager
+        self, sessions: Sessions, replies: Replies, dispatcher: Dispatcher, manager: SystemdNotices
     ) -> None:
         self._sessions = sessions
         self._replies = replies

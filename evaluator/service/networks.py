@@ -54,12 +54,12 @@ class ReloadedNetwork:
 
 @dataclass(slots=True)
 class _Entry:
-    """source: file that a reload reads. asked: files with this content that the settings name; empty for a
+    """source: file that a reload reads. sources: files with this content that the settings name; empty for a
     network that a client had loaded."""
 
     served: ServedNetwork
     source: NetworkToLoad
-    asked: set[NetworkToLoad] = field(default_factory=set)
+    sources: set[NetworkToLoad] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Held while the entry is reloaded or unloaded."""
     formers: list[threading.Thread] = field(default_factory=list)
@@ -176,9 +176,8 @@ class ServedNetworks:
         def work() -> None:
             loaded: dict[ServedNetwork, _Entry] = {}
             try:
-                for source in initial:
-                    served = self._loaded(source, ())
-                    loaded.setdefault(served, _Entry(served, source)).asked.add(source)
+                for source, served in zip(initial, self._loaded(initial, ()), strict=True):
+                    loaded.setdefault(served, _Entry(served, source)).sources.add(source)
             except Exception as error:  # the owner decides how to report it
                 on_failed(error)
                 return
@@ -210,7 +209,7 @@ class ServedNetworks:
         def work() -> None:
             try:
                 with self._changing:
-                    served = self._loaded(wanted, aliases)
+                    (served,) = self._loaded([wanted], aliases)
                     self._call_and_wait(lambda: publish(served))
             except Exception as error:  # the client gets any error of the file
                 failure = error
@@ -314,8 +313,8 @@ class ServedNetworks:
         if not self._entries:
             return  # `load_initial` calls this again
         for entry in self._entries:
-            if entry.asked or entry.source in wanted:
-                entry.asked = {entry.source}  # other files may have changed
+            if entry.sources or entry.source in wanted:
+                entry.sources = {entry.source}  # other files may have changed
 
         def failed(error: Exception) -> None:
             log.error("a network could not be loaded again, so the former one is still served: %s", error)
@@ -333,7 +332,7 @@ class ServedNetworks:
         def loaded(source: NetworkToLoad, entry: _Entry) -> None:
             log.info("network %s is loaded", entry.served.info.name)
             self._loading.discard(source)
-            entry.asked.add(source)
+            entry.sources.add(source)
             self._settle()
 
         for source in self._wanted:
@@ -355,18 +354,18 @@ class ServedNetworks:
         for entry in list(self._entries):
             name = entry.served.info.name
             if not self._is_unwanted(entry):
-                files = [source for source in self._wanted if source in entry.asked]
+                files = [source for source in self._wanted if source in entry.sources]
                 if files and entry.source not in files:
                     entry.source = files[0]
             elif len(self._entries) > 1:
                 self.unload(name, partial(log.info, "network %s is unloaded", name))
 
     def _asked_by(self, source: NetworkToLoad) -> _Entry | None:
-        return next((entry for entry in self._entries if source in entry.asked), None)
+        return next((entry for entry in self._entries if source in entry.sources), None)
 
     def _is_unwanted(self, entry: _Entry) -> bool:
         """Return True if the settings named a network before and no longer do."""
-        return bool(entry.asked) and entry.asked.isdisjoint(self._wanted)
+        return bool(entry.sources) and entry.sources.isdisjoint(self._wanted)
 
     # -- for the loading threads -------------------------------------------------------------------------
 
@@ -405,8 +404,9 @@ class ServedNetworks:
         self._call(work)
         done.wait()
 
-    def _loaded(self, wanted: NetworkToLoad, aliases: Sequence[str]) -> ServedNetwork:
-        taken = (DEFAULT_ALIAS, *aliases)
-        served = self._loader.load(wanted.path, wanted.policy_head, wanted.value_head, taken=taken)
-        self._dispatcher.add(served)
-        return served
+    def _loaded(self, wanted: Sequence[NetworkToLoad], aliases: Sequence[str]) -> list[ServedNetwork]:
+        files = [(each.path, each.policy_head, each.value_head) for each in wanted]
+        networks = self._loader.load_all(files, taken=(DEFAULT_ALIAS, *aliases))
+        for served in networks:
+            self._dispatcher.add(served)
+        return networks

@@ -22,12 +22,12 @@ from evaluator.service.lifecycle import LifeCycle
 from evaluator.service.networks import ServedNetworks
 from evaluator.service.replies import Replies
 from evaluator.service.sessions import Sessions
-from evaluator.service.systemd import ServiceManager
+from evaluator.service.systemd import SystemdNotices
 from protocol.wire.messages import PRIORITIES
 
 
 @dataclass(slots=True)
-class Service:
+class ServiceParts:
     """The parts of a service. Each part documents its threads; any thread may call the methods here.
 
     instance: random name of this run. max_request: maximum positions per request. max_connections: maximum
@@ -45,7 +45,7 @@ class Service:
     replies: Replies
     dispatcher: Dispatcher
     networks: ServedNetworks
-    manager: ServiceManager
+    manager: SystemdNotices
     life: LifeCycle
     sensing: Sensing | None
     tasks: deque[Callable[[], None]] = field(default_factory=deque)

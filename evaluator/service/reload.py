@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 
 from evaluator.devices.running.watchdog import Patience
-from evaluator.scheduling.batching import LatencyTargets
 from evaluator.scheduling.scheduler import QueueLimits
 from evaluator.service.networks import NetworkToLoad
-from evaluator.service.record import Service
+from evaluator.service.record import ServiceParts
 from evaluator.settings import Settings
 from protocol.common.keys.notation import KeysError
 
@@ -46,13 +45,6 @@ def in_force(running: Settings, wanted: Settings) -> Settings:
     return replace(wanted, **{name: getattr(running, name) for name in AT_START})
 
 
-def latency_targets(settings: Settings) -> LatencyTargets:
-    """Return the latency targets by class."""
-    return LatencyTargets(
-        settings.play_latency_ms, settings.analysis_latency_ms, settings.selfplay_latency_ms
-    )
-
-
 def queue_limits(settings: Settings) -> QueueLimits:
     """Return the limits of queued positions."""
     return QueueLimits(
@@ -69,7 +61,7 @@ def patience(settings: Settings) -> Patience:
 
 
 def reconfigure(
-    service: Service, before: Settings, settings: Settings, networks: Sequence[NetworkToLoad]
+    service: ServiceParts, before: Settings, settings: Settings, networks: Sequence[NetworkToLoad]
 ) -> None:
     """Apply settings, log the changes, and reload the networks' files. For the I/O thread.
 
@@ -90,7 +82,7 @@ def reconfigure(
         manager.ready("ready")
 
 
-def _apply(service: Service, before: Settings, settings: Settings) -> None:
+def _apply(service: ServiceParts, before: Settings, settings: Settings) -> None:
     changed = [
         each.name for each in fields(Settings) if getattr(before, each.name) != getattr(settings, each.name)
     ]
@@ -99,13 +91,8 @@ def _apply(service: Service, before: Settings, settings: Settings) -> None:
             log.warning("%s is not changed before a restart", name)
         else:
             log.info("%s is now %s", name, _shown(getattr(settings, name)))
-    targets = latency_targets(settings)
-    service.dispatcher.configure(queue_limits(settings), patience(settings), targets)
-    loader = service.loader
-    loader.targets = targets
-    loader.calibration_s = settings.calibration_s
-    loader.cache = settings.latency_cache
-    loader.tuning = settings.tuning
+    service.loader.settings = in_force(before, settings)
+    service.dispatcher.configure(queue_limits(settings), patience(settings), service.loader.targets)
     service.access.plain_admin = settings.plain_admin
     logging.getLogger().setLevel(settings.log_level.upper())
 

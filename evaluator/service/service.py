@@ -31,11 +31,11 @@ from evaluator.service.connections.zeromq import ZeroMqSockets
 from evaluator.service.io_loop import IoLoop
 from evaluator.service.lifecycle import LifeCycle
 from evaluator.service.networks import NetworkToLoad, ServedNetworks
-from evaluator.service.record import Service
+from evaluator.service.record import ServiceParts
 from evaluator.service.reload import reconfigure
 from evaluator.service.replies import Replies
 from evaluator.service.sessions import Sessions
-from evaluator.service.systemd import ServiceManager
+from evaluator.service.systemd import SystemdNotices
 from evaluator.service.tracing import Tracing
 from evaluator.settings import Settings
 from protocol.errors import Draining, NotAllowed
@@ -93,8 +93,8 @@ class EvaluatorService:
         dispatcher = Dispatcher(
             replies.post, metrics, limits, patience, on_hung, lambda: call(networks_changed)
         )
-        manager = ServiceManager()
-        self.record = Service(
+        manager = SystemdNotices()
+        self.record = ServiceParts(
             instance=instance,
             max_request=max_request,
             max_connections=connections.connections,

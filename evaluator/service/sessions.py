@@ -81,7 +81,7 @@ LOOPBACK = ("127.", "::1", "::ffff:127.")
 
 
 @dataclass(slots=True, eq=False)
-class Session:
+class ClientSession:
     """A connected client.
 
     descriptor: of its connection; -1 if unknown. address: where it comes from, as the transport names it.
@@ -190,14 +190,14 @@ class Sessions:
         self._access = access
         self._sockets = sockets
         self._drop_requests = drop_requests
-        self._sessions: dict[Client, Session] = {}
-        self._by_descriptor: dict[int, Session] = {}
+        self._sessions: dict[Client, ClientSession] = {}
+        self._by_descriptor: dict[int, ClientSession] = {}
         self._usages: dict[str, Usage] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def __iter__(self) -> Iterator[Session]:
+    def __iter__(self) -> Iterator[ClientSession]:
         """Iterate over a copy, in the order of arrival."""
         return iter([*self._sessions.values()])
 
@@ -219,14 +219,14 @@ class Sessions:
         """True if any request is in flight."""
         return any(session.requests for session in self._sessions.values())
 
-    def take_hellos(self) -> list[tuple[Session, int]]:
+    def take_hellos(self) -> list[tuple[ClientSession, int]]:
         """Return the sessions with an unanswered hello, and its id; the hello no longer waits."""
         waiting = [(session, session.hello) for session in self._sessions.values() if session.hello]
         for session, _ in waiting:
             session.hello = 0
         return waiting
 
-    def begin(self, arrived: Arrived, *, include_disconnected: bool) -> Session | None:
+    def begin(self, arrived: Arrived, *, include_disconnected: bool) -> ClientSession | None:
         """Start a session for the sender of a first message.
 
         include_disconnected: start it even if the client has disconnected. Otherwise return None then: no
@@ -243,7 +243,7 @@ class Sessions:
             raise NotAllowed("the key of this client was revoked")
         if not self._sockets.admit(arrived):
             raise Overloaded("too many connections (max_connections): try again later")
-        session = Session(arrived.client, *origin, user, self._access.name(user))
+        session = ClientSession(arrived.client, *origin, user, self._access.name(user))
         if session.key:
             session.usage = self._usages.setdefault(user, Usage(session.key, self._access.quota(user)))
         self._sessions[arrived.client] = session
@@ -251,7 +251,7 @@ class Sessions:
             self._by_descriptor[origin.descriptor] = session
         return session
 
-    def of(self, client: Client) -> Session | None:
+    def of(self, client: Client) -> ClientSession | None:
         """Return the session of a client, or None."""
         return self._sessions.get(client)
 

@@ -16,7 +16,7 @@ SHARE_OF_WATCHDOG = 0.4
 """Share of systemd's watchdog interval after which the next notification is sent."""
 
 
-class ServiceManager:
+class SystemdNotices:
     """Notifies the service manager, if NOTIFY_SOCKET is set; otherwise the methods do nothing. Any thread may
     call them."""
 

@@ -8,7 +8,8 @@ USAGE and EPILOG are the first and the last lines of the help.
 from __future__ import annotations
 
 import re
-from argparse import SUPPRESS, HelpFormatter, RawDescriptionHelpFormatter
+import sys
+from argparse import SUPPRESS, ArgumentParser, HelpFormatter, RawDescriptionHelpFormatter
 from ast import literal_eval
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace, _ActionsContainer, _SubParsersAction
+    from argparse import Namespace, _ActionsContainer, _SubParsersAction
 
 Declared = Mapping[str, "str | tuple[Callable[[str], Any], str] | Declared | Callable[[Any], None]"]
 """Help texts of arguments by their usage, or a reader of the value and the help text; and groups."""
@@ -150,6 +151,28 @@ def parse(
     if unknown:
         refuse(subparsers.choices.get(parsed.command or "", parser), unknown)
     return parsed
+
+
+def run_program(
+    program: str, description: str, commands: tuple[str, Sequence[str]], words: Sequence[str], *, name: str
+) -> int:
+    """Run the command that `words` name, and return the exit status: 1 for a failure, 2 for a wrong setting.
+
+    commands: the package and its commands, see `add_commands`. name: that messages begin with; {} is the
+    command.
+    """
+    from protocol.common.printing import ReportedError
+    from protocol.common.settings.spec import SettingsError
+
+    parser = ArgumentParser(prog=program, description=description)
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    add_commands(subparsers, *commands, words[:1])
+    parsed = parse(parser, subparsers, words)
+    try:
+        return int(parsed.run(parsed))
+    except (ReportedError, SettingsError) as error:
+        print(f"{name.format(parsed.command)}: {error}", file=sys.stderr)
+        return 2 if isinstance(error, SettingsError) else 1
 
 
 def refuse(parser: ArgumentParser, unknown: Sequence[str]) -> NoReturn:

@@ -120,10 +120,11 @@ nb::object take(Hub& hub) {
   return nb::make_tuple(arrived->number, list_of(std::move(arrived->message)));
 }
 
-nb::list news_of(Hub& hub) {
-  nb::list news;
-  for (const Ended& ended : hub.news()) news.append(nb::make_tuple(ended.address, name_of(ended.reason)));
-  return news;
+nb::list endings_of(Hub& hub) {
+  nb::list endings;
+  for (const Ended& ended : hub.endings())
+    endings.append(nb::make_tuple(ended.address, name_of(ended.reason)));
+  return endings;
 }
 
 nb::dict counts_of(Hub& hub) {
@@ -233,7 +234,7 @@ Returns at once if there are messages to take.)")
                    "True if there are messages for `take` or ended connections to record.")
       .def("ended", &Hub::ended,
            "Return the connections that ended since the last call and whose messages have all been taken.")
-      .def_prop_ro("has_events", &Hub::has_events, "True if `ended` or `news` returns something.")
+      .def_prop_ro("has_events", &Hub::has_events, "True if `ended` or `endings` returns something.")
       .def("address_of", &Hub::address_of, nb::arg("number"),
            "Return the peer as a number or localhost:UID:GID:PID, empty if unknown; None for an ended "
            "connection.")
@@ -256,7 +257,7 @@ Returns at once if there are messages to take.)")
 Return False if the client has gone, or is disconnected because it left too much unread.)")
       .def("hang_up", &Hub::hang_up, nb::arg("number"), "End a connection.")
       .def("__len__", &Hub::size, "Return the number of connections.")
-      .def("news", &news_of, nb::sig("def news(self) -> list[tuple[str, str]]"),
+      .def("endings", &endings_of, nb::sig("def endings(self) -> list[tuple[str, str]]"),
            R"(Return address and reason of some connections closed since the last call, also "unread".)")
       .def(
           "close", [](Hub& hub, int linger_ms) { hub.close(milliseconds(linger_ms)); }, nb::arg("linger_ms"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.backends.gpu.driver.device import Device
+from evaluator.backends.gpu.driver.device import Gpu
 from scripts import amd_compilers
 from tests.emulator import instructions
 from tests.emulator.offline import COMPILER
@@ -18,7 +18,7 @@ from tests.hip_runtime import standin
 
 FEW_TARGETS = ("gfx942", "gfx1100", "gfx1201")
 """One target of each kind of matrix unit. Other targets' tests are slow, apart from one whole network."""
-EVERY_TARGET = "test_a_position_has_the_same_bits_in_every_batch_when_deterministic"
+EVERY_TARGET = "test_position_has_equal_bits_in_every_batch"
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects by marks
@@ -41,7 +41,7 @@ def rocm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def device(request: pytest.FixtureRequest, rocm: Path) -> Iterator[Device]:
+def device(request: pytest.FixtureRequest, rocm: Path) -> Iterator[Gpu]:
     """The target that the test names, through hip-python. Whatever a correct program does not do fails the
     test at its end."""
     reason = amd_compilers.unavailable(request.param, COMPILER)

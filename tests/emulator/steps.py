@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from evaluator.backends.gpu.blas.product import Product
 from evaluator.backends.gpu.driver.compiler import Compiler
-from evaluator.backends.gpu.driver.device import Device
+from evaluator.backends.gpu.driver.device import Gpu
 from evaluator.backends.gpu.driver.target import Precision, Target
 from evaluator.backends.gpu.plan import weights as pack
 from evaluator.backends.gpu.plan.builder import ProgramBuilder
@@ -30,7 +30,7 @@ def smallest_tile(target: Target, precision: Precision) -> Callable[[Product], C
 
 
 def builder(
-    device: Device, precision: Precision, positions: int = 2, choice: Choice | None = None
+    device: Gpu, precision: Precision, positions: int = 2, choice: Choice | None = None
 ) -> ProgramBuilder:
     target = device.info.target
     choose = smallest_tile(target, precision) if choice is None else lambda _: choice
@@ -50,7 +50,7 @@ def assert_close(result: FloatArray, expected: FloatArray, precision: Precision,
 
 
 def assert_rounded(
-    memory: dict[str, NDArray[np.uint8]], matrix: Matrix, device: Device, expected: FloatArray
+    memory: dict[str, NDArray[np.uint8]], matrix: Matrix, device: Gpu, expected: FloatArray
 ) -> None:
     """Rounded to the nearest number, or to its neighbour where fp16 has rounded before. expected: not
     rounded."""
@@ -91,7 +91,7 @@ def matrix_of(memory: Mapping[str, NDArray[np.uint8]], matrix: Matrix, precision
     return floats(used, precision).reshape(matrix.rows, matrix.stride)[:, : matrix.width]
 
 
-def run(device: Device, program: Program, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[np.uint8]]:
+def run(device: Gpu, program: Program, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[np.uint8]]:
     """Launch every step. inputs: what buffers of any kind hold before; those that are not the program's own
     are allocated with that size. Returns what all of them hold afterwards, as bytes."""
     sizes = {name: array.nbytes for name, array in (*program.weights.items(), *inputs.items())}

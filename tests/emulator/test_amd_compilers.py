@@ -25,7 +25,7 @@ def test_a_target_that_no_clang_knows_needs_a_newer_one() -> None:
     assert "gfx1399 (pip install ziglang)" in (amd_compilers.unavailable("gfx1399"))
 
 
-def test_every_compiler_makes_a_code_object_and_reports_its_resources(compiler: str, tmp_path: Path) -> None:
+def test_every_compiler_makes_a_code_object(compiler: str, tmp_path: Path) -> None:
     path = tmp_path / "fill.hip"
     path.write_text('extern "C" __attribute__((global)) void fill(int* out) { *out = 7; }')
     report = amd_compilers.compile_file(path, "gfx1100", ["-O3"], tmp_path / "fill.co", compiler)
@@ -37,7 +37,7 @@ def test_every_compiler_makes_a_code_object_and_reports_its_resources(compiler: 
     assert "s_endpgm" in (tmp_path / "fill.s").read_text()
 
 
-def test_memory_outside_the_registers_is_found_in_every_compilers_code(compiler: str, tmp_path: Path) -> None:
+def test_spills_are_found_in_every_compilers_code(compiler: str, tmp_path: Path) -> None:
     (path := tmp_path / "array.hip").write_text("""
 extern "C" __attribute__((global)) void array(int* out, int i) {
   volatile int all[300];

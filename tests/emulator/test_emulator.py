@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from evaluator.backends.gpu.driver.device import Device, DeviceError
+from evaluator.backends.gpu.driver.device import DeviceError, Gpu
 from evaluator.backends.gpu.driver.target import Precision
 from evaluator.backends.gpu.plan.builder import ProgramBuilder
 from evaluator.backends.gpu.plan.program import Launch
@@ -29,7 +29,7 @@ LANES = np.arange(64)
 BARRIER = "__builtin_amdgcn_s_barrier();"
 
 
-def attend(device: Device, *, missing_bytes: int = 0) -> np.ndarray:
+def attend(device: Gpu, *, missing_bytes: int = 0) -> np.ndarray:
     """Attention of one head at one position. missing_bytes: what its launch has too little shared memory."""
     random = np.random.default_rng(1)
     qkv = rounded(random.standard_normal((64, 48)).astype(np.float32), Precision.FP16)
@@ -43,7 +43,7 @@ def attend(device: Device, *, missing_bytes: int = 0) -> np.ndarray:
     return matrix_of(memory, out, Precision.FP16)
 
 
-def exchanged(device: Device, *statements: str) -> list[NDArray[np.int32]]:
+def exchanged(device: Gpu, *statements: str) -> list[NDArray[np.int32]]:
     """[64] for each of some statements: the variable `x` of 64 threads, before which it is their number."""
     parts = "".join(
         f"{{ int x = me; {each} out[{64 * index} + me] = x; }}" for index, each in enumerate(statements)
@@ -61,7 +61,7 @@ def exchanged(device: Device, *statements: str) -> list[NDArray[np.int32]]:
 
 
 @everywhere
-def test_missing_barriers_change_the_result(device: Device, rocm: Path) -> None:
+def test_missing_barriers_change_the_result(device: Gpu, rocm: Path) -> None:
     right = attend(device)
     assert np.isfinite(right).all()
     unchecked = Emulator(device.info.target.name, check_races=False)
@@ -71,9 +71,7 @@ def test_missing_barriers_change_the_result(device: Device, rocm: Path) -> None:
 
 
 @everywhere
-def test_writing_behind_shared_memory_fails_the_launch(
-    device: Device, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_writing_behind_shared_memory_fails_launch(device: Gpu, capsys: pytest.CaptureFixture[str]) -> None:
     # The last rows of the keys' weights are written behind what there is.
     with pytest.raises(DeviceError, match="hipErrorLaunchFailure"):
         attend(device, missing_bytes=256)
@@ -81,9 +79,7 @@ def test_writing_behind_shared_memory_fails_the_launch(
 
 
 @everywhere
-def test_an_instruction_that_cannot_be_trusted_fails_the_launch(
-    device: Device, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_untrusted_instruction_fails_the_launch(device: Gpu, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(DeviceError, match="hipErrorLaunchFailure"):
         exchanged(device, "x = __atomic_fetch_add(out, x, 0);")
     assert "cannot emulate global_atomic_add" in capsys.readouterr().out
@@ -94,7 +90,7 @@ def test_an_instruction_that_cannot_be_trusted_fails_the_launch(
     [("gfx1100", "row_ror"), ("gfx1100", "row_xmask"), ("gfx1201", "row_xmask"), ("gfx942", "row_ror")],
     indirect=["device"],
 )
-def test_lanes_are_exchanged_before_any_is_written(device: Device, exchange: str) -> None:
+def test_lanes_are_exchanged_before_any_is_written(device: Gpu, exchange: str) -> None:
     add = f"v_add_f32_dpp %0, %0, %0 {exchange}:"
     steps = " ".join(f'asm volatile("{add}{distance}" : "+v"(f));' for distance in (8, 4, 2, 1))
     (sums,) = exchanged(device, f"float f = x; {steps} x = f;")
@@ -102,7 +98,7 @@ def test_lanes_are_exchanged_before_any_is_written(device: Device, exchange: str
 
 
 @everywhere
-def test_swizzles_exchange_lanes(device: Device) -> None:
+def test_swizzles_exchange_lanes(device: Gpu) -> None:
     sources = {
         16 << 10 | 31: LANES ^ 16,
         5 << 5 | 24: LANES & ~7 | 5,
@@ -119,7 +115,7 @@ def test_swizzles_exchange_lanes(device: Device) -> None:
 
 @pytest.mark.parametrize("device", ["gfx1100", "gfx1201"], indirect=True)
 @pytest.mark.parametrize(("kind", "row"), [("", LANES & 48), ("x", LANES & 48 ^ 16)])
-def test_permutations_exchange_lanes_of_rows(device: Device, kind: str, row: NDArray[np.int64]) -> None:
+def test_permutations_exchange_lanes_of_rows(device: Gpu, kind: str, row: NDArray[np.int64]) -> None:
     source = row | 5 * (LANES & 15) + 3 & 15
     words = sum((5 * i + 3 & 15) << 4 * i for i in range(16))
     low, high = hex(words & 0xFFFFFFFF), hex(words >> 32)
@@ -138,7 +134,7 @@ def test_permutations_exchange_lanes_of_rows(device: Device, kind: str, row: NDA
 
 
 @pytest.mark.parametrize("device", ["gfx950"], indirect=True)
-def test_product_ignores_scales_of_earlier_instructions(device: Device) -> None:
+def test_product_ignores_scales_of_earlier_instructions(device: Gpu) -> None:
     # 0x38 is 1 in e4m3.
     product = r'asm volatile("s_nop 0\n s_nop 0\n v_mfma_f32_16x16x128_f8f6f4 %0, %1, %1, %0\n s_nop 15"'
     types = "typedef int Eights __attribute__((ext_vector_type(8)));"
@@ -148,7 +144,7 @@ def test_product_ignores_scales_of_earlier_instructions(device: Device) -> None:
 
 
 @pytest.mark.parametrize("device", ["gfx1100"], indirect=True)
-def test_code_for_another_target_is_refused(device: Device) -> None:
+def test_code_for_another_target_is_refused(device: Gpu) -> None:
     source = 'extern "C" __attribute__((global)) void nothing() {}'
     code = device.compile(source, "nothing", ["--offload-arch=gfx1201", "--no-offload-arch=gfx1100"])
     with pytest.raises(DeviceError, match="hipErrorNoBinaryForGpu"):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from evaluator.backends.gpu.blas.product import Product
 from evaluator.backends.gpu.driver.compiler import Compiler
-from evaluator.backends.gpu.driver.device import Device
+from evaluator.backends.gpu.driver.device import Gpu
 from evaluator.backends.gpu.driver.target import Precision
 from evaluator.backends.gpu.plan import weights as pack
 from evaluator.backends.gpu.plan.products.epilogue import After
@@ -67,7 +67,7 @@ def given(a: FloatArray) -> dict[str, NDArray[Any]]:
 
 
 @on_e4m3_units
-def test_products_of_8_bits_with_every_tile(device: Device) -> None:
+def test_products_of_8_bits_with_every_tile(device: Gpu) -> None:
     m, width, k = 72, 80, 336  # no whole tiles
     precision, target, inputs = Precision.FP16, device.info.target, 4.0
     a, b, biases = numbers(m, k), numbers(width, k, seed=2), normal(width, seed=3)
@@ -91,7 +91,7 @@ def test_products_of_8_bits_with_every_tile(device: Device) -> None:
 
 
 @pytest.mark.parametrize("device", ["gfx942", "gfx950"], indirect=True)
-def test_products_of_8_bits_by_fragments(device: Device) -> None:
+def test_products_of_8_bits_by_fragments(device: Gpu) -> None:
     m, width, k, inputs = 72, 80, 256, 4.0
     precision, target = Precision.FP16, device.info.target
     a, b, biases = numbers(m, k), numbers(width, k, seed=2), normal(width, seed=3)
@@ -109,7 +109,7 @@ def test_products_of_8_bits_by_fragments(device: Device) -> None:
 
 
 @pytest.mark.parametrize("device", ["gfx942", "gfx950"], indirect=True)
-def test_tuner_compares_8_bit_products_with_rounded_operands(device: Device) -> None:
+def test_tuner_compares_8_bit_products_with_rounded_operands(device: Gpu) -> None:
     product = Product(64, 32, 64, Activation.RELU, residual=True, e4m3=True)
     choice = smallest_tile(device.info.target, Precision.FP16)(product)
     compiler = Compiler(device, use_cache=False)
@@ -124,7 +124,7 @@ def test_tuner_compares_8_bit_products_with_rounded_operands(device: Device) -> 
 
 @on_e4m3_units
 @pytest.mark.parametrize("splits", [1, 3])
-def test_a_norm_leaves_its_result_in_both_forms(device: Device, splits: int) -> None:
+def test_a_norm_leaves_its_result_in_both_forms(device: Gpu, splits: int) -> None:
     width, k = 96, 640
     precision, target = Precision.FP16, device.info.target
     norm = LayerNorm(normal(width, seed=2), normal(width, seed=3), 1e-3)

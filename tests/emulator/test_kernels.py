@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from evaluator.backends.gpu.blas.product import Product
-from evaluator.backends.gpu.driver.device import Device
+from evaluator.backends.gpu.driver.device import Gpu
 from evaluator.backends.gpu.driver.target import MatrixUnit, Precision, amd_target
 from evaluator.backends.gpu.plan import weights as pack
 from evaluator.backends.gpu.plan.products.epilogue import After
@@ -57,7 +57,7 @@ every = pytest.mark.parametrize(
 
 
 @every
-def test_matrix_products_with_every_tile(device: Device, precision: Precision) -> None:
+def test_matrix_products_with_every_tile(device: Gpu, precision: Precision) -> None:
     m, width, k = 72, 70, 328  # no whole tiles
     stride = pack.round_up(k, precision.chunk)
     a, b, biases = normal(m, k), normal(width, k, seed=2), normal(width, seed=3)
@@ -81,7 +81,7 @@ def test_matrix_products_with_every_tile(device: Device, precision: Precision) -
 
 
 @every
-def test_products_in_whole_steps(device: Device, precision: Precision) -> None:
+def test_products_in_whole_steps(device: Gpu, precision: Precision) -> None:
     """With the tiles of large batches, among them those that take the weights as fragments."""
     m, width, k, target = 72, 70, 384, device.info.target
     a, b = rounded(normal(m, k), precision), rounded(normal(width, k, seed=2), precision)
@@ -101,7 +101,7 @@ def test_products_in_whole_steps(device: Device, precision: Precision) -> None:
 
 @pytest.mark.parametrize("form", WeightFormat)
 @pytest.mark.parametrize("device", TARGETS, indirect=True)
-def test_products_with_weights_of_few_bits(device: Device, form: WeightFormat) -> None:
+def test_products_with_weights_of_few_bits(device: Gpu, form: WeightFormat) -> None:
     m, width, k = 72, 88, 320
     precision, target = Precision.FP16, device.info.target
     a, b = rounded(normal(m, k), precision), rounded_to_codes(normal(width, k, seed=2), form)
@@ -127,7 +127,7 @@ def test_products_with_weights_of_few_bits(device: Device, form: WeightFormat) -
     [target for target in TARGETS if target == "gfx90a" or amd_target(target).unit is not MatrixUnit.MFMA],
     indirect=True,
 )
-def test_subnormal_operands(device: Device) -> None:
+def test_subnormal_operands(device: Gpu) -> None:
     """Every target multiplies them but gfx90a, whose matrix unit takes them as zero. (So does the emulator's
     for gfx908, gfx942 and gfx950; that of the hardware does not.)"""
     precision, k = Precision.FP16, 64
@@ -146,7 +146,7 @@ def test_subnormal_operands(device: Device) -> None:
 
 
 @both
-def test_a_product_with_a_residual_by_square_and_a_segment(device: Device, precision: Precision) -> None:
+def test_a_product_with_a_residual_by_square_and_a_segment(device: Gpu, precision: Precision) -> None:
     board, skip = rounded(normal(128, 48), precision), rounded(normal(128, 40, seed=2), precision)
     weights, biases = rounded(normal(40, 48, seed=3), precision), normal(64, 40, seed=4)
     made = builder(device, precision)
@@ -169,7 +169,7 @@ def test_a_product_with_a_residual_by_square_and_a_segment(device: Device, preci
 
 
 @both
-def test_convolution_and_squeeze_and_excitation(device: Device, precision: Precision) -> None:
+def test_convolution_and_squeeze_and_excitation(device: Gpu, precision: Precision) -> None:
     channels, hidden = 20, 6
     board = rounded(normal(128, channels), precision)
     weights, biases = rounded(normal(channels, channels, 3, 3, seed=2), precision), normal(channels, seed=3)
@@ -199,7 +199,7 @@ def test_convolution_and_squeeze_and_excitation(device: Device, precision: Preci
 @every
 @pytest.mark.parametrize("depth", [16, 64])
 @pytest.mark.parametrize("biased", [False, True])
-def test_attention(device: Device, precision: Precision, depth: int, biased: bool) -> None:
+def test_attention(device: Gpu, precision: Precision, depth: int, biased: bool) -> None:
     heads, positions = 2, 2
     width = 3 * heads * depth
     qkv = rounded(normal(64 * positions, width) / depth**0.25, precision)
@@ -229,7 +229,7 @@ def test_attention(device: Device, precision: Precision, depth: int, biased: boo
 
 @both
 @pytest.mark.parametrize("width", [36, 2100])
-def test_rows(device: Device, precision: Precision, width: int) -> None:
+def test_rows(device: Gpu, precision: Precision, width: int) -> None:
     """Layer norm and gates behind a product that is split along k: partial sums, bias and residual."""
     norm = LayerNorm(normal(width, seed=2), normal(width, seed=3), 1e-3)
     gating = Gating(normal(64, width, seed=4), normal(64, width, seed=5))
@@ -254,7 +254,7 @@ def test_rows(device: Device, precision: Precision, width: int) -> None:
 
 
 @both
-def test_planes_of_packed_positions(device: Device, precision: Precision) -> None:
+def test_planes_of_packed_positions(device: Gpu, precision: Precision) -> None:
     random = np.random.default_rng(1)
     positions = np.zeros(2, POSITION_DTYPE)
     positions["planes"] = random.integers(0, 1 << 63, (2, 112), np.uint64)
@@ -275,7 +275,7 @@ def test_planes_of_packed_positions(device: Device, precision: Precision) -> Non
 
 
 @both
-def test_policy_and_outputs(device: Device, precision: Precision) -> None:
+def test_policy_and_outputs(device: Gpu, precision: Precision) -> None:
     depth = 40
     qk = rounded(normal(128, 2 * depth), precision)
     promotion = normal(4, depth, seed=2)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from evaluator.backends.gpu.blas.product import Product
-from evaluator.backends.gpu.driver.device import Device
+from evaluator.backends.gpu.driver.device import Gpu
 from evaluator.backends.gpu.driver.target import AMD_UNITS, Precision, amd_target
 from evaluator.backends.gpu.plan import weights as pack
 from evaluator.backends.gpu.plan.layers import PackedLayers
@@ -31,7 +31,7 @@ MEAN = 3.0
 TOLERANCE = {Precision.FP16: 4e-3, Precision.BF16: 3e-2}
 
 
-def choices(device: Device, precision: Precision) -> list[Choice]:
+def choices(device: Gpu, precision: Precision) -> list[Choice]:
     """Of what computes products whole: the largest tile, one with groups of waves along k, one for few rows,
     and those that take the weights as fragments."""
     target = device.info.target
@@ -68,7 +68,7 @@ def assert_close(result: FloatArray, expected: FloatArray, precision: Precision)
     ],
     indirect=["device"],
 )
-def test_readers_apply_the_norm(device: Device, precision: Precision) -> None:
+def test_readers_apply_the_norm(device: Gpu, precision: Precision) -> None:
     """One after the other: a product that leaves its norm; one that takes the rows as inputs; one that has
     them as its residual and leaves a norm, too, in the same memory; and one that takes what that leaves."""
     spread = np.float32(0.25)

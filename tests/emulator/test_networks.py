@@ -16,7 +16,7 @@ from evaluator.backends.common.probe import probe_batch
 from evaluator.backends.gpu.backend import GpuBackend
 from evaluator.backends.gpu.driver import shipped
 from evaluator.backends.gpu.driver.compiler import Compiler
-from evaluator.backends.gpu.driver.device import Device
+from evaluator.backends.gpu.driver.device import Gpu
 from evaluator.backends.gpu.driver.target import Precision
 from evaluator.backends.gpu.opening import OpenNetwork, Wanted
 from evaluator.backends.gpu.options import Formats
@@ -51,7 +51,7 @@ DENSE_EMBEDDING = NetworkShape(
 
 
 def open_backend(
-    network: NetworkSpec, device: Device, precision: Precision, cache: Path, bucket: int
+    network: NetworkSpec, device: Gpu, precision: Precision, cache: Path, bucket: int
 ) -> GpuBackend:
     compiler = Compiler(device, cache_folder=cache)
     tuner = ModelTuner(device, precision)
@@ -77,7 +77,7 @@ def every_ninth_move(positions: NDArray[np.void]) -> PositionBatch:
 @pytest.mark.parametrize("kind", GOLDEN)
 @pytest.mark.parametrize("device", TARGETS, indirect=True)
 def test_computes_what_lc0_computes(
-    device: Device, kind: str, precision: Precision, count: int, tmp_path: Path
+    device: Gpu, kind: str, precision: Precision, count: int, tmp_path: Path
 ) -> None:
     """Up to 16 positions are read where they lie in the host's memory, more are copied."""
     golden = load_golden(GOLDEN[kind])
@@ -102,7 +102,7 @@ def test_computes_what_lc0_computes(
 
 @pytest.mark.parametrize("bucket", [1, 8])
 @pytest.mark.parametrize("device", TARGETS, indirect=True)
-def test_dense_embedding_and_policy_encoders(device: Device, bucket: int, tmp_path: Path) -> None:
+def test_dense_embedding_and_policy_encoders(device: Gpu, bucket: int, tmp_path: Path) -> None:
     """One position takes two branches of a graph, eight a chain with wider products."""
     network = random_network(DENSE_EMBEDDING, seed=3)
     batch = all_moves(probe_batch(bucket, seed=5).positions)
@@ -116,7 +116,7 @@ def test_dense_embedding_and_policy_encoders(device: Device, bucket: int, tmp_pa
 
 
 @pytest.mark.parametrize("device", E4M3_TARGETS, indirect=True)
-def test_products_of_8_bits_compute_the_rounded_network(device: Device, tmp_path: Path) -> None:
+def test_products_of_8_bits_compute_the_rounded_network(device: Gpu, tmp_path: Path) -> None:
     """Batches too small for it compute the network as it is."""
     network = random_network(replace(DENSE_EMBEDDING, policy_layers=0), seed=3)
     batch = probe_batch(FP8_POSITIONS, seed=5)
@@ -137,9 +137,7 @@ def test_products_of_8_bits_compute_the_rounded_network(device: Device, tmp_path
 
 
 @pytest.mark.parametrize("device", TARGETS, indirect=True)
-def test_a_position_has_the_same_bits_in_every_batch_when_deterministic(
-    device: Device, tmp_path: Path
-) -> None:
+def test_position_has_equal_bits_in_every_batch(device: Gpu, tmp_path: Path) -> None:
     network = random_network(DENSE_EMBEDDING, seed=3)
     positions = probe_batch(20, seed=5).positions
     compiler = Compiler(device, cache_folder=tmp_path)
@@ -153,7 +151,7 @@ def test_a_position_has_the_same_bits_in_every_batch_when_deterministic(
 
 
 @pytest.mark.parametrize("device", ["gfx90a", "gfx1100"], indirect=True)
-def test_the_count_of_quiet_moves_is_no_matter_of_subnormal_weights(device: Device, tmp_path: Path) -> None:
+def test_the_count_of_quiet_moves_is_no_matter_of_subnormal_weights(device: Gpu, tmp_path: Path) -> None:
     """Its plane holds numbers up to 99, and its weights are a hundredth of the others'. gfx90a takes
     subnormal numbers as zero, and was off by 0.0085 when it read that plane's weights as they are."""
     golden = load_golden(GOLDEN["SE-ResNet with a convolutional policy"])
@@ -170,7 +168,7 @@ def test_the_count_of_quiet_moves_is_no_matter_of_subnormal_weights(device: Devi
 @pytest.mark.parametrize("name", ["maia", "wavefront-cpu.pb.gz"])
 @pytest.mark.parametrize("device", [each for each in TARGETS if shipped.family(each)], indirect=True)
 def test_code_objects_of_a_release_compute_a_network(
-    device: Device, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    device: Gpu, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if (archive := os.environ.get("AMD_CODE_OBJECTS")) is None:
         pytest.skip("AMD_CODE_OBJECTS does not name what scripts.code_objects has made")

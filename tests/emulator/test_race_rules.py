@@ -58,7 +58,7 @@ WAIT = "s_waitcnt lgkmcnt(0)"
 
 
 @pytest.mark.parametrize("use", ["v_add_f32_e32 v6, v5, v6", "v_mov_b32_e32 v4, 0"])
-def test_a_register_of_an_active_load_is_neither_read_nor_overwritten(use: str) -> None:
+def test_register_of_an_active_load_is_not_used(use: str) -> None:
     assert "uses v" in alone("cdna", LOAD, use)
     assert "uses v" in alone("cdna", LOAD, "s_waitcnt lgkmcnt(0)", use)
     assert not alone("cdna", LOAD, "s_waitcnt vmcnt(0)", use)
@@ -102,7 +102,7 @@ def test_only_a_wait_for_all_completes_scalar_loads() -> None:
     assert "uses s106" in alone("rdna4", *newer, "s_wait_kmcnt 0x1", "v_cndmask_b32_e32 v1, v2, v3, vcc_lo")
 
 
-def test_scalar_loads_do_not_complete_shared_reads_of_the_same_counter() -> None:
+def test_scalar_loads_do_not_complete_shared_reads() -> None:
     scalar, use = "s_load_dword s8, s[0:1], 0x0", "v_mov_b32_e32 v1, v8"
     assert "uses v8" in alone("cdna", READ, scalar, "s_waitcnt lgkmcnt(1)", use)
 

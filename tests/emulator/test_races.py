@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from evaluator.backends.gpu.driver.device import Device, DeviceError
+from evaluator.backends.gpu.driver.device import DeviceError, Gpu
 from evaluator.backends.gpu.driver.target import Precision
 from evaluator.backends.gpu.plan.builder import ProgramBuilder
 from evaluator.backends.gpu.plan.steps import attention
@@ -48,7 +48,7 @@ class Faulty(Emulation):
 
 
 @pytest.fixture
-def fault(device: Device, rocm: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[Emulation], str]:
+def fault(device: Gpu, rocm: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[Emulation], str]:
     """Run attention on a faulty device and return the message that its launch fails with."""
 
     def message(emulation: Emulation) -> str:
@@ -61,7 +61,7 @@ def fault(device: Device, rocm: Path, capsys: pytest.CaptureFixture[str]) -> Cal
     return message
 
 
-def attend(device: Device) -> None:
+def attend(device: Gpu) -> None:
     """Attention with bias of one head at one position."""
     precision, target = Precision.FP16, device.info.target
     qkv, bias = rounded(normal(64, 48), precision), rounded(normal(1, 4096, seed=2), precision)
@@ -76,7 +76,7 @@ def first_barrier(code: bytes) -> int:
 
 
 @everywhere
-def test_a_missing_barrier_is_reported(device: Device, fault: Callable[[Emulation], str]) -> None:
+def test_a_missing_barrier_is_reported(device: Gpu, fault: Callable[[Emulation], str]) -> None:
     def both_halves(code: bytes) -> list[int]:
         barriers = places(code, BARRIER)
         return barriers[: 2 if device.info.target.name == "gfx1201" else 1]
@@ -108,9 +108,7 @@ def test_a_missing_wait_for_shared_reads_is_reported(fault: Callable[[Emulation]
 
 
 @everywhere
-def test_a_missing_wait_for_operands_of_the_matrix_unit_is_reported(
-    fault: Callable[[Emulation], str],
-) -> None:
+def test_missing_wait_for_operands_of_the_matrix_unit_is_reported(fault: Callable[[Emulation], str]) -> None:
     def before_the_first_product(code: bytes) -> list[int]:
         product = places(code, r"v_wmma|v_mfma")[0]
         return [place for place in places(code, SHARED) if place < product][-1:]
@@ -143,7 +141,7 @@ def test_a_place_off_by_a_wave_is_reported(fault: Callable[[Emulation], str]) ->
 
 
 @pytest.mark.parametrize("device", ["gfx1100"], indirect=True)
-def test_faults_pass_without_the_check(device: Device, rocm: Path) -> None:
+def test_faults_pass_without_the_check(device: Gpu, rocm: Path) -> None:
     """That the check is what reports them: the emulator executes in order."""
     unchecked = Emulator("gfx1100", check_races=False)
     faulty = Faulty(lambda code: places(code, SHARED)[1:], emulator=lambda _: unchecked)

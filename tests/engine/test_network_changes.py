@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from engine._core import Game
-from engine.apps.analysis.scheduler import Scheduler
+from engine.apps.analysis.scheduler import QueryScheduler
 from engine.apps.analysis.settings import AnalysisSettings
 from engine.apps.games.openings import Opening
 from engine.apps.match.adjudication import Adjudication
@@ -238,7 +238,7 @@ def test_a_game_of_a_match_is_of_one_network(operator: Operator) -> None:
 
 def test_analysis_answers_with_the_network_of_the_moment(operator: Operator) -> None:
     options = default_options().changed(evaluator=operator.evaluator.address, hash=8, tree_memory=64)
-    scheduler, client = Scheduler(options, AnalysisSettings(searches=2)), RecordingClient()
+    scheduler, client = QueryScheduler(options, AnalysisSettings(searches=2)), RecordingClient()
 
     def ask(**query: Any) -> dict[str, Any]:
         scheduler.receive(client, json.dumps({"id": "q", **query}))

@@ -95,9 +95,7 @@ def test_two_policies_are_mixed_and_no_tree_holds_values_of_both(
     assert values(session.search(ONE)) == values(alone[OLD])
 
 
-def test_a_pool_mixes_two_policies_as_a_session_does(
-    operator: Operator, session: Session, tmp_path: Path
-) -> None:
+def test_pool_mixes_policies_as_a_session_does(operator: Operator, session: Session, tmp_path: Path) -> None:
     second = str(operator.file("second", NEW))
     with SearchPool() as pool:
         for share in (0.0, 1.0):

@@ -118,9 +118,7 @@ def lichess_bot(source: Path, configuration: Path) -> Iterator[subprocess.Popen[
 
 
 @pytest.mark.parametrize("configuration", [default_configuration, documented_configuration])
-def test_its_engine_wrapper_takes_the_options_and_plays(
-    source: Path, tmp_path: Path, configuration: Any
-) -> None:
+def test_its_engine_wrapper_takes_options_and_plays(source: Path, tmp_path: Path, configuration: Any) -> None:
     path = written(tmp_path, configuration(source))
     script = tmp_path / "search.py"
     script.write_text(SEARCH)

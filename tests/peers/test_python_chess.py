@@ -3,7 +3,8 @@
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import chess
@@ -16,9 +17,6 @@ from protocol import EvaluatorClient
 from tests.paths import REPOSITORY
 
 COMMAND = [sys.executable, str(REPOSITORY / "run_engine.py")]
-
-HANG_SECONDS = 240
-"""Limit of a test, which would otherwise wait indefinitely."""
 
 ENDLESS = Limit(nodes=10**9)
 
@@ -61,25 +59,14 @@ def engine(evaluator: str) -> Iterator[SimpleEngine]:
         yield engine
 
 
-@pytest.fixture
-def run(evaluator: str) -> Callable[[Callable[[UciProtocol], Awaitable[None]]], None]:
-    """Runs a test with a program in an event loop."""
-
-    def with_program(test: Callable[[UciProtocol], Awaitable[None]]) -> None:
-        async def main() -> None:
-            async with asyncio.timeout(HANG_SECONDS):
-                _, protocol = await chess.engine.popen_uci([*COMMAND, "--evaluator", evaluator])
-                try:
-                    await test(protocol)
-                finally:
-                    await protocol.quit()
-
-        asyncio.run(main())
-
-    return with_program
-
-
-Run = Callable[[Callable[[UciProtocol], Awaitable[None]]], None]
+@asynccontextmanager
+async def program(evaluator: str) -> AsyncIterator[UciProtocol]:
+    """A program in the event loop of a test."""
+    _, protocol = await chess.engine.popen_uci([*COMMAND, "--evaluator", evaluator])
+    try:
+        yield protocol
+    finally:
+        await protocol.quit()
 
 
 async def until_evaluated(evaluator: str, positions: int) -> None:
@@ -157,8 +144,8 @@ def test_a_blocking_analysis_is_iterated_until_the_loop_is_left(engine: SimpleEn
     assert len(analysis.multipv) == 2 and analysis.info["pv"][0] == best.move
 
 
-def test_a_new_command_ends_the_running_one(run: Run, evaluator: str) -> None:
-    async def test(protocol: UciProtocol) -> None:
+async def test_a_new_command_ends_the_running_one(evaluator: str) -> None:
+    async with program(evaluator) as protocol:
         analysis = await protocol.analysis(chess.Board())
         await protocol.ping()
         assert (await analysis.wait()).move is not None
@@ -168,11 +155,9 @@ def test_a_new_command_ends_the_running_one(run: Run, evaluator: str) -> None:
         with pytest.raises(asyncio.CancelledError):
             await playing
 
-    run(test)
 
-
-def test_a_ponder_hit_uses_the_search_during_the_opponents_time(run: Run, evaluator: str) -> None:
-    async def test(protocol: UciProtocol) -> None:
+async def test_a_ponder_hit_uses_the_search_during_the_opponents_time(evaluator: str) -> None:
+    async with program(evaluator) as protocol:
         board, limit = chess.Board(), Limit(nodes=300)
         first = await protocol.play(board, limit, ponder=True)
         assert first.move is not None and first.ponder is not None
@@ -183,11 +168,9 @@ def test_a_ponder_hit_uses_the_search_during_the_opponents_time(run: Run, evalua
         assert second.move in list(board.legal_moves)
         assert second.info["nodes"] > 1000
 
-    run(test)
 
-
-def test_another_reply_ends_pondering(run: Run) -> None:
-    async def test(protocol: UciProtocol) -> None:
+async def test_another_reply_ends_pondering(evaluator: str) -> None:
+    async with program(evaluator) as protocol:
         board, limit = chess.Board(), Limit(nodes=300)
         first = await protocol.play(board, limit, ponder=True)
         assert first.move is not None
@@ -197,5 +180,3 @@ def test_another_reply_ends_pondering(run: Run) -> None:
         assert second.move in list(board.legal_moves)
         third = await protocol.play(chess.Board(), Limit(nodes=10), info=INFO_ALL, game=1)
         assert third.info["nodes"] == 10
-
-    run(test)

@@ -62,9 +62,7 @@ def positions_of_one_array(parts: list[PositionBatch]) -> PositionBatch:
 
 
 @given(move_counts, st.data())
-def test_a_slice_shares_the_memory_and_counts_its_moves_from_zero(
-    counts: list[int], data: st.DataObject
-) -> None:
+def test_slice_shares_memory_and_counts_its_moves_from_zero(counts: list[int], data: st.DataObject) -> None:
     batch = positions(counts)
     start = data.draw(st.integers(0, len(batch)))
     stop = data.draw(st.integers(start, len(batch)))

@@ -11,7 +11,7 @@ import pytest
 import zmq
 
 from protocol.client import EvaluatorClient
-from protocol.errors import EvaluatorError, EvaluatorLost, UnknownNetwork
+from protocol.errors import EvaluatorFailure, EvaluatorLost, UnknownNetwork
 from protocol.wire.codec import decode_request, encode
 from protocol.wire.messages import WIRE_MAX_POSITIONS, NetworkInfo, Welcome
 
@@ -55,6 +55,6 @@ def test_right_welcome_is_taken() -> None:
         ({"max_batch": 0}, EvaluatorLost),
     ],
 )
-def test_odd_welcome_is_an_error(changes: dict[str, Any], error: type[EvaluatorError]) -> None:
+def test_odd_welcome_is_an_error(changes: dict[str, Any], error: type[EvaluatorFailure]) -> None:
     with welcoming(**changes) as address, pytest.raises(error):
         EvaluatorClient(address, timeout=10)

@@ -76,9 +76,7 @@ def test_annotations_are_what_the_network_says(network: Path, folder: Path) -> N
         assert np.allclose(shard.columns["prior"][mine] / NAT_STEPS, nats, atol=0.04)
 
 
-def test_annotated_games_are_skipped_unless_the_network_differs(
-    network: Path, folder: Path, tmp_path: Path
-) -> None:
+def test_annotated_games_are_skipped_for_one_network(network: Path, folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "a.shard"
     path.write_bytes((folder / "a.shard").read_bytes())
     arguments = ("annotate", path, "--backend", "onnx", "--threads", 1, "--json", "--weights")
@@ -250,9 +248,7 @@ def test_targets_of_annotations_are_those_of_the_network(network: Path, folder: 
 
 
 @pytest.mark.parametrize("nodes", [0, 40])
-def test_a_refresh_replaces_the_network_as_the_prior_and_no_searches(
-    network: Path, folder: Path, nodes: int
-) -> None:
+def test_refresh_replaces_network_as_prior_and_no_searches(network: Path, folder: Path, nodes: int) -> None:
     torch = pytest.importorskip("torch", reason="needs PyTorch: pip install '.[train]'")
     from training.run.processes import Group
     from training.run.trainer import Trainer

@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     from training.plots import METRICS, is_metrics
     from training.run.checkpoint import NAME as CHECKPOINT
     from training.run.processes import run_group
-    from training.run.run import NETWORK, PICTURE, Job, train
+    from training.run.run import NETWORK, PICTURE, TrainJob, train
 
     started = perf_counter()
     config = train_config(document_of(arguments), arguments.config)
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     folder = expanded(config.output)
     for name, own in ((NETWORK, None), (METRICS, is_metrics), (PICTURE, is_figure)):
         guard_run(folder / CHECKPOINT, [folder / name], overwrite=arguments.overwrite, own=own)
-    job = Job(config, started, arguments.stop_after, arguments.json, arguments.plot)
+    job = TrainJob(config, started, arguments.stop_after, arguments.json, arguments.plot)
     status = 0
     try:
         run_group(config.run, train, job)

@@ -88,7 +88,7 @@ def import_sources(
 def _files(source: Path) -> list[Path]:
     """Return a file, or the importable files in a folder, sorted. Raises TrainingError."""
     if not source.exists():
-        raise TrainingError(f"{source}: there is nothing")
+        raise TrainingError(f"{source}: no such file or folder")
     if not source.is_dir():
         return [source]
     endings = (labelled_games.SUFFIX, *CHUNK_SUFFIXES)

@@ -24,7 +24,7 @@ from engine.apps.shards import SUFFIX, Shard, write_shard
 from protocol.common.files import replace_file
 from protocol.common.printing import failing_as
 from training.data.reading import UNDECIDED
-from training.label.game import Branch, LabelledGame
+from training.label.game import Alternative, LabelledGame
 from training.label.lines import Label
 from training.label.settings import LabelSettings
 
@@ -41,7 +41,7 @@ RESULTS = ("black_won", "white_won", "draw")
 
 
 @dataclass(slots=True)
-class Totals:
+class LabelTotals:
     """Totals of all games in a folder."""
 
     games: int = 0
@@ -87,7 +87,7 @@ class LabelArchive:
         self._header = {"journal": KIND, "identity": settings.identity()}
         self._maker = ThreadPoolExecutor(1, "shard-maker")
         self._making: Future[None] | None = None
-        self.totals = Totals()
+        self.totals = LabelTotals()
         self.numbers: set[int] = set()
         self.shards = self._positions = 0
         self._games: list[LabelledGame] = []
@@ -138,7 +138,7 @@ class LabelArchive:
                 write_shard(path, shard_of(games))
             entry["shard"] = path.name
         entry["dropped"] = {str(game.number): game.dropped for game in played if game.dropped}
-        totals = Totals()
+        totals = LabelTotals()
         for game in played:
             totals.add(game)
         self._journal.append({**entry, "totals": totals.data()})
@@ -195,7 +195,7 @@ def shard_of(games: Sequence[LabelledGame]) -> Shard:
     """Return the games as a shard of labels."""
     labels = [label for game in games for label in game.labels]
     starts = np.cumsum([0] + [len(game.labels) for game in games])
-    branches: list[tuple[int, Branch]] = [
+    branches: list[tuple[int, Alternative]] = [
         (int(start) + branch.ply, branch)
         for start, game in zip(starts, games, strict=False)
         for branch in game.branches

@@ -15,8 +15,8 @@ from engine.apps.campaign import Campaign
 from engine.apps.games import OpeningSettings, read_openings
 from engine.workers.executor import ExecutorError, Log
 from training.data.tablebases import open_tablebases
-from training.label.archive import SUMMARY, LabelArchive, Totals
-from training.label.engine import EngineError, Labeller
+from training.label.archive import SUMMARY, LabelArchive, LabelTotals
+from training.label.engine import Labeller, NoEngineError
 from training.label.game import LabelledGame
 from training.label.job import ENGINES_PER_PROCESS, LabelJob
 from training.label.manifest import Manifest
@@ -46,7 +46,7 @@ class LabelCampaign(Campaign[LabelledGame, LabelledGame]):
             time_limit_s=settings.time_limit_s,
         )
         self.settings, self.folder = settings, folder
-        self.totals = Totals()
+        self.totals = LabelTotals()
         self._manifest = manifest
         self._archive: LabelArchive | None = None
         self._dropped: list[str] = []
@@ -131,7 +131,7 @@ async def engine_name(settings: LabelSettings) -> str:
     try:
         await labeller.start()
         return labeller.name
-    except EngineError as error:
+    except NoEngineError as error:
         raise ExecutorError(str(error)) from None
     finally:
         await labeller.close()

@@ -13,7 +13,7 @@ from engine.apps.shards import move_code
 from protocol.common.printing import ReportedError
 from training.data.tablebases import open_tablebases
 from training.label.exact import exact_label
-from training.label.lines import Label, Line, parse_lines
+from training.label.lines import EngineLine, Label, parse_lines
 from training.label.settings import LabelSettings
 
 ATTEMPTS = 3
@@ -29,11 +29,11 @@ GIVEN = {"Threads": "1", "Hash": "16"}
 """Options set if the engine has them and the user has not set them."""
 
 
-class EngineError(ReportedError):
+class NoEngineError(ReportedError):
     """No engine can be started. The message gives the reason."""
 
 
-class PositionError(Exception):
+class SearchFailedError(Exception):
     """All engines failed at a position. The message gives the reason."""
 
 
@@ -65,7 +65,7 @@ class Labeller:
         return "" if self._client is None else self._client.name
 
     async def start(self) -> None:
-        """Start an engine unless one is running. Raises EngineError."""
+        """Start an engine unless one is running. Raises NoEngineError."""
         reason = ""
         for _ in range(ATTEMPTS):
             if self._client is not None and self._client.alive:
@@ -75,10 +75,10 @@ class Labeller:
                 return
             except _FailedError as error:
                 reason = str(error)
-        raise EngineError(reason)
+        raise NoEngineError(reason)
 
     async def new_game(self) -> None:
-        """Clear the hash. Raises EngineError."""
+        """Clear the hash. Raises NoEngineError."""
         await self.start()
         assert self._client is not None
         try:
@@ -93,7 +93,7 @@ class Labeller:
         """Label the current position, which must not be the end of the game.
 
         settings: give nodes and lines instead of the labeller's. A failed engine is replaced and the search
-        retried. Raises PositionError and EngineError.
+        retried. Raises SearchFailedError and NoEngineError.
         """
         if self._tables is not None:
             exact = exact_label(game, self._tables, self._settings.multipv)
@@ -110,7 +110,7 @@ class Labeller:
             except _FailedError as error:
                 reason = str(error)
                 self._failed(reason)
-        raise PositionError(f"{ATTEMPTS} engines failed at {game.fen()}: {reason}")
+        raise SearchFailedError(f"{ATTEMPTS} engines failed at {game.fen()}: {reason}")
 
     async def close(self) -> None:
         """Stop the engine with `quit`, then kill it."""
@@ -174,7 +174,7 @@ class Labeller:
             lines = await self._search(position, settings.line_nodes, count, legal)
         return Label(move_code(best.move), best.cp, tuple((move_code(line.move), line.cp) for line in lines))
 
-    async def _search(self, position: str, nodes: int, count: int, legal: list[str]) -> list[Line]:
+    async def _search(self, position: str, nodes: int, count: int, legal: list[str]) -> list[EngineLine]:
         """Return the best lines of a search, at least one. Raises _FailedError."""
         client = self._client
         assert client is not None
@@ -192,7 +192,7 @@ class Labeller:
         self.searches += 1
         lines = parse_lines(output, count)
         if not lines:
-            raise _FailedError("it named no line with a score")
+            raise _FailedError("it printed no `info … score` line")
         known = set(legal)
         for line in lines:
             if line.move not in known:

@@ -18,7 +18,7 @@ from typing import Any
 from engine._core import Game
 from engine.apps.games import Opening
 from engine.apps.shards import move_code, uci_move
-from training.label.engine import ATTEMPTS, Labeller, PositionError
+from training.label.engine import ATTEMPTS, Labeller, SearchFailedError
 from training.label.lines import Label
 from training.label.settings import LabelSettings
 from training.label.starts import draw_start
@@ -42,7 +42,7 @@ Policy = Callable[[Game], Awaitable[dict[str, float]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class Alternative:
     """An alternative to the move after labels[ply], and the label of the position after it."""
 
     ply: int
@@ -64,7 +64,7 @@ class LabelledGame:
     reason: str = ""
     moves: list[int] = field(default_factory=list)
     labels: list[Label] = field(default_factory=list)
-    branches: list[Branch] = field(default_factory=list)
+    branches: list[Alternative] = field(default_factory=list)
     seconds: float = 0.0
     dropped: str = ""
     prefix: int = 0
@@ -103,7 +103,7 @@ class LabelledGame:
             str(data["reason"]),
             [int(move) for move in data["moves"]],
             [_label_of(label) for label in data["labels"]],
-            [Branch(int(ply), int(move), _label_of(label)) for ply, move, *label in data["branches"]],
+            [Alternative(int(ply), int(move), _label_of(label)) for ply, move, *label in data["branches"]],
             float(data["seconds"]),
             prefix=int(data.get("prefix", 0)),
             single=bool(data.get("single", False)),
@@ -129,7 +129,7 @@ async def play_game(
     """Play and label a game. policy: of the network that branches are sampled from.
 
     If all engines fail at a position, or one fails whenever the game is played, the game is returned with
-    `dropped` set. Raises EngineError if no engine can be started, and errors of `policy`.
+    `dropped` set. Raises NoEngineError if no engine can be started, and errors of `policy`.
     """
     began = perf_counter()
     for _ in range(ATTEMPTS):
@@ -140,7 +140,7 @@ async def play_game(
                 continue
             if settings.play_nodes:
                 await play.keep_one(start)
-        except PositionError as error:
+        except SearchFailedError as error:
             return LabelledGame(number, dropped=str(error))
         return LabelledGame(
             number,
@@ -173,7 +173,7 @@ class _Play:
         self._random = Random(f"label {settings.seed} {number}")
         self.moves: list[int] = []
         self.labels: list[Label] = []
-        self.branches: list[Branch] = []
+        self.branches: list[Alternative] = []
         self.prefix = 0
 
     async def play(self) -> tuple[int, str, str]:
@@ -273,7 +273,7 @@ class _Play:
             if settings.play_nodes:
                 await self._labeller.new_game()
             found = await self._labeller.label(beside)
-            self.branches.append(Branch(len(self.labels) - 1, move_code(move), found))
+            self.branches.append(Alternative(len(self.labels) - 1, move_code(move), found))
 
 
 class _Ends:

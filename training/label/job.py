@@ -19,7 +19,7 @@ from engine.search.pool import PoolPlayer, PoolStatistics, SearchPool
 from engine.workers.executor import LocalExecutor, Log, WorkerContext
 from evaluator.network import network_file
 from protocol.common.processors import usable_processors
-from training.label.engine import EngineError, Labeller
+from training.label.engine import Labeller, NoEngineError
 from training.label.game import LabelledGame, play_game
 from training.label.settings import LabelSettings
 
@@ -70,7 +70,7 @@ class LabelJob:
 class LabelExecutor(LocalExecutor[LabelledGame, LabelJob]):
     """Plays games in this process."""
 
-    failures = (EngineError, NoEvaluatorError)
+    failures = (NoEngineError, NoEvaluatorError)
 
     def __init__(self, job: LabelJob, options: Options | None, log: Log, pool: SearchPool | None) -> None:
         """options: of a network, which requires a pool."""

@@ -28,7 +28,7 @@ MOST_CP = 31_000
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class EngineLine:
     """A line. move: first move, in UCI notation. cp: for the side to move. depth: of the iteration."""
 
     move: str
@@ -36,14 +36,14 @@ class Line:
     depth: int
 
 
-def parse_lines(output: bytes, count: int) -> list[Line]:
+def parse_lines(output: bytes, count: int) -> list[EngineLine]:
     """Return the lines of the last complete iteration, best first; fewer than `count` if there was none.
 
     An iteration is complete if it has `count` consecutive lines of one depth with different moves. A search
     that stops at its node limit lists lines of two depths. Bounds are ignored.
     """
-    block: dict[int, Line] = {}
-    fullest: dict[int, Line] = {}
+    block: dict[int, EngineLine] = {}
+    fullest: dict[int, EngineLine] = {}
     for text in reversed(output.splitlines()):
         if not text.startswith(b"info ") or b" pv " not in text:
             continue
@@ -64,7 +64,7 @@ def parse_lines(output: bytes, count: int) -> list[Line]:
     return _sorted(fullest)
 
 
-def _complete(block: dict[int, Line], count: int) -> bool:
+def _complete(block: dict[int, EngineLine], count: int) -> bool:
     return (
         len(block) == count
         and len({line.depth for line in block.values()}) == 1
@@ -72,7 +72,7 @@ def _complete(block: dict[int, Line], count: int) -> bool:
     )
 
 
-def _distinct(block: dict[int, Line]) -> dict[int, Line]:
+def _distinct(block: dict[int, EngineLine]) -> dict[int, EngineLine]:
     """Return the block without lines that repeat an earlier line's move."""
     found: dict[str, int] = {}
     for number in sorted(block):
@@ -80,11 +80,11 @@ def _distinct(block: dict[int, Line]) -> dict[int, Line]:
     return {number: block[number] for number in found.values()}
 
 
-def _sorted(block: dict[int, Line]) -> list[Line]:
+def _sorted(block: dict[int, EngineLine]) -> list[EngineLine]:
     return sorted((block[number] for number in sorted(block)), key=lambda line: -line.cp)
 
 
-def _parsed(text: bytes) -> tuple[int, Line] | None:
+def _parsed(text: bytes) -> tuple[int, EngineLine] | None:
     """Return number and content of an `info` line; None for a bound or another kind of line."""
     head, _, variation = text.partition(b" pv ")
     words = head.split()
@@ -105,4 +105,4 @@ def _parsed(text: bytes) -> tuple[int, Line] | None:
         move = variation.split()[0].decode("ascii")
     except (KeyError, ValueError, IndexError):
         return None
-    return number, Line(move, cp, depth)
+    return number, EngineLine(move, cp, depth)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from evaluator.network import Activation
-from training.model.layers import Dense, FeedForward
+from training.model.layers import DenseModule, FeedForwardModule
 from training.model.network import AttentionNetwork
 
 MORTAL = (Activation.RELU, Activation.RELU_SQUARED)
@@ -32,9 +32,9 @@ class LayerStatistics:
     count: int = 0
 
 
-def layers_of(network: AttentionNetwork) -> dict[str, FeedForward]:
+def layers_of(network: AttentionNetwork) -> dict[str, FeedForwardModule]:
     """Return the feed-forward layers that can have dead units, by their names in reports."""
-    named: dict[str, FeedForward | None] = {"embedding": network.tail_ffn}
+    named: dict[str, FeedForwardModule | None] = {"embedding": network.tail_ffn}
     for kind, encoders in (("encoder", network.encoders), ("policy encoder", network.policy_encoders)):
         named |= {f"{kind} {number}": layer.ffn for number, layer in enumerate(encoders, 1)}
     return {name: ffn for name, ffn in named.items() if ffn is not None and ffn.dense1.activation in MORTAL}
@@ -69,7 +69,7 @@ def watched(network: AttentionNetwork, batches: Iterable[Tensor]) -> dict[str, L
 
 
 def _watch(seen: LayerStatistics) -> Any:
-    def watch(layer: Dense, given: tuple[Tensor], said: Tensor) -> None:
+    def watch(layer: DenseModule, given: tuple[Tensor], said: Tensor) -> None:
         inputs = given[0].flatten(0, -2).float()
         seen.live |= (said > 0).flatten(0, -2).any(0)
         seen.count += len(inputs)

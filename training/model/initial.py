@@ -10,7 +10,7 @@ from torch import nn
 
 from evaluator.network import Activation, InputFormat, NetworkShape, load_network, random_network
 from training.config import ModelSettings
-from training.model.layers import Dense, LayerNorm
+from training.model.layers import DenseModule, LayerNormModule
 from training.model.network import AttentionNetwork
 
 
@@ -58,10 +58,10 @@ def _begin_afresh(network: AttentionNetwork, generator: torch.Generator) -> None
 
     with torch.no_grad():
         for module in network.modules():
-            if isinstance(module, Dense):
+            if isinstance(module, DenseModule):
                 normal(module.weights)
                 module.biases.zero_()
-            elif isinstance(module, LayerNorm):
+            elif isinstance(module, LayerNormModule):
                 module.gammas.fill_(1)
                 module.betas.zero_()
         for encoder in (*network.encoders, *network.policy_encoders):

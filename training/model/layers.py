@@ -63,7 +63,7 @@ def with_slope(activation: Activation, x: Tensor, slope: float) -> Tensor:
     return activate(activation, x) + (below - below.detach())
 
 
-class Dense(nn.Module):
+class DenseModule(nn.Module):
     """weights @ x + biases, then the activation. slope: see `with_slope`; 0 disables it."""
 
     def __init__(self, layer: spec.Dense) -> None:
@@ -81,7 +81,7 @@ class Dense(nn.Module):
         return spec.Dense(array(self.weights), array(self.biases), self.activation)
 
 
-class LayerNorm(nn.Module):
+class LayerNormModule(nn.Module):
     """Layer norm over the last axis, in float32."""
 
     def __init__(self, layer: spec.LayerNorm) -> None:
@@ -98,10 +98,10 @@ class LayerNorm(nn.Module):
         return spec.LayerNorm(array(self.gammas), array(self.betas), self.epsilon)
 
 
-class FeedForward(nn.Module):
+class FeedForwardModule(nn.Module):
     def __init__(self, layer: spec.FeedForward) -> None:
         super().__init__()
-        self.dense1, self.dense2 = Dense(layer.dense1), Dense(layer.dense2)
+        self.dense1, self.dense2 = DenseModule(layer.dense1), DenseModule(layer.dense2)
 
     def forward(self, x: Tensor) -> Tensor:
         result: Tensor = self.dense2(self.dense1(x))
@@ -111,14 +111,14 @@ class FeedForward(nn.Module):
         return spec.FeedForward(self.dense1.spec(), self.dense2.spec())
 
 
-class Smolgen(nn.Module):
+class SmolgenModule(nn.Module):
     """Attention logits from the whole position. The network owns the position weights [4096, gen]."""
 
     def __init__(self, layer: spec.Smolgen, heads: int) -> None:
         super().__init__()
         self.compress = parameter(layer.compress)
-        self.dense1, self.norm1 = Dense(layer.dense1), LayerNorm(layer.norm1)
-        self.dense2, self.norm2 = Dense(layer.dense2), LayerNorm(layer.norm2)
+        self.dense1, self.norm1 = DenseModule(layer.dense1), LayerNormModule(layer.norm1)
+        self.dense2, self.norm2 = DenseModule(layer.dense2), LayerNormModule(layer.norm2)
         self.heads = heads
 
     def forward(self, x: Tensor, position_weights: Tensor) -> Tensor:
@@ -141,7 +141,7 @@ class Smolgen(nn.Module):
         )
 
 
-class Attention(nn.Module):
+class AttentionModule(nn.Module):
     """Multi-head self-attention; one product computes queries, keys and values.
 
     Uses plain products and a float32 softmax. After `use_kernel`, 16-bit types on a GPU use a kernel that
@@ -153,8 +153,8 @@ class Attention(nn.Module):
         three = (layer.q, layer.k, layer.v)
         self.qkv_weights = parameter(np.stack([dense.weights for dense in three]))  # [3, D, E]
         self.qkv_biases = parameter(np.stack([dense.biases for dense in three]))
-        self.output = Dense(layer.output)
-        self.smolgen = None if layer.smolgen is None else Smolgen(layer.smolgen, layer.heads)
+        self.output = DenseModule(layer.output)
+        self.smolgen = None if layer.smolgen is None else SmolgenModule(layer.smolgen, layer.heads)
         self.heads = layer.heads
         self._kernel: Callable[[Tensor, Tensor, int], Tensor] | None = None
 
@@ -179,13 +179,16 @@ class Attention(nn.Module):
 
     @staticmethod
     def _mixed(y: Tensor, bias: Tensor, heads: int) -> Tensor:
-        """Same as `board_attention`, in PyTorch."""
-        n, squares, three = y.shape
+        """Multi-head attention over the 64 squares, as `board_attention`.
+
+        y: [N, 64, 3·H·D], q, k, v stacked; bias: [N, H, 64, 64] or empty; result [N, 64, H·D].
+        """
+        n, squares, qkv_width = y.shape
         q, k, v = y.reshape(n, squares, 3, heads, -1).permute(2, 0, 3, 1, 4)
         logits = (q @ k.transpose(2, 3)).float() * q.shape[3] ** -0.5
         if bias.numel():
             logits = logits + bias
-        return (logits.softmax(dim=3).to(v.dtype) @ v).transpose(1, 2).reshape(n, squares, three // 3)
+        return (logits.softmax(dim=3).to(v.dtype) @ v).transpose(1, 2).reshape(n, squares, qkv_width // 3)
 
     def spec(self, position_weights: FloatArray | None) -> spec.Attention:
         q, k, v = (
@@ -199,15 +202,15 @@ class Attention(nn.Module):
         return spec.Attention(self.heads, q, k, v, self.output.spec(), smolgen)
 
 
-class EncoderLayer(nn.Module):
+class EncoderLayerModule(nn.Module):
     """Post-norm encoder: x = norm1(x + alpha attention(x)); x = norm2(x + alpha ffn(x))."""
 
     def __init__(self, layer: spec.EncoderLayer) -> None:
         super().__init__()
-        self.attention = Attention(layer.attention)
-        self.norm1 = LayerNorm(layer.norm1)
-        self.ffn = FeedForward(layer.ffn)
-        self.norm2 = LayerNorm(layer.norm2)
+        self.attention = AttentionModule(layer.attention)
+        self.norm1 = LayerNormModule(layer.norm1)
+        self.ffn = FeedForwardModule(layer.ffn)
+        self.norm2 = LayerNormModule(layer.norm2)
         self.alpha = layer.alpha
 
     def forward(self, x: Tensor, position_weights: Tensor | None) -> Tensor:
@@ -231,8 +234,8 @@ class SquaresHead(nn.Module):
     def __init__(self, head: spec.ValueHead | spec.MovesLeftHead) -> None:
         super().__init__()
         assert isinstance(head.embedding, spec.Dense)
-        self.embedding = Dense(head.embedding)
-        self.dense1, self.dense2 = Dense(head.dense1), Dense(head.dense2)
+        self.embedding = DenseModule(head.embedding)
+        self.dense1, self.dense2 = DenseModule(head.dense1), DenseModule(head.dense2)
         self._head = head
 
     def hidden(self, x: Tensor) -> Tensor:

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from evaluator.network import Dense as DenseSpec
+from evaluator.network import Dense
 from training import targets
 from training.config import LossSettings
-from training.model.layers import Dense
+from training.model.layers import DenseModule
 from training.model.network import AttentionNetwork, PolicyPairs
 
 MOVES_LEFT_UNIT = 20.0
@@ -64,15 +64,15 @@ class TrainedHeads(nn.Module):
         depth = network.policy.q.weights.shape[0]
         hidden = network.value.dense1.weights.shape[0]
 
-        def dense(inputs: int, outputs: int) -> DenseSpec:
+        def dense(inputs: int, outputs: int) -> Dense:
             weights = torch.randn(outputs, inputs, generator=generator) * (2 / (inputs + outputs)) ** 0.5
-            return DenseSpec(weights.numpy(), np.zeros(outputs, np.float32))
+            return Dense(weights.numpy(), np.zeros(outputs, np.float32))
 
         promotion = np.zeros((4, depth), np.float32)
         self.soft_policy = PolicyPairs(dense(width, depth), dense(width, depth), promotion)
-        self.short_term = Dense(dense(hidden, 3))
-        self.value_error = Dense(dense(hidden, 1))
-        self.value_bins = Dense(dense(hidden, targets.VALUE_BINS)) if settings.value_bins else None
+        self.short_term = DenseModule(dense(hidden, 3))
+        self.value_error = DenseModule(dense(hidden, 1))
+        self.value_bins = DenseModule(dense(hidden, targets.VALUE_BINS)) if settings.value_bins else None
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         settings = self.settings

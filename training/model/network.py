@@ -11,11 +11,25 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from evaluator.network import Dense as DenseSpec
-from evaluator.network import InputEmbedding, attention_map, position_encoding, source_of_policy, spec
-from evaluator.network import Smolgen as SmolgenSpec
+from evaluator.network import (
+    Dense,
+    InputEmbedding,
+    Smolgen,
+    attention_map,
+    position_encoding,
+    source_of_policy,
+    spec,
+)
 from training.errors import TrainingError
-from training.model.layers import Dense, EncoderLayer, FeedForward, LayerNorm, SquaresHead, array, parameter
+from training.model.layers import (
+    DenseModule,
+    EncoderLayerModule,
+    FeedForwardModule,
+    LayerNormModule,
+    SquaresHead,
+    array,
+    parameter,
+)
 
 PIECE_PLANES = 12
 
@@ -43,9 +57,9 @@ def policy_source() -> np.ndarray[tuple[int], np.dtype[np.int32]]:
 class PolicyPairs(nn.Module):
     """Queries, keys and promotions of an attention policy."""
 
-    def __init__(self, q: DenseSpec, k: DenseSpec, promotion: spec.FloatArray) -> None:
+    def __init__(self, q: Dense, k: Dense, promotion: spec.FloatArray) -> None:
         super().__init__()
-        self.q, self.k = Dense(q), Dense(k)
+        self.q, self.k = DenseModule(q), DenseModule(k)
         self.promotion = parameter(promotion)
 
     def forward(self, y: Tensor) -> Tensor:
@@ -71,23 +85,26 @@ class AttentionNetwork(nn.Module):
             raise TrainingError(f"{network.name}: only attention policies can be trained")
         self.template = network
         self.position = body.position
-        self.preprocess = None if body.preprocess is None else Dense(body.preprocess)
-        self.embedding = Dense(body.embedding)
+        self.preprocess = None if body.preprocess is None else DenseModule(body.preprocess)
+        self.embedding = DenseModule(body.embedding)
         if body.position is InputEmbedding.PE_MAP:
             self.register_buffer("position_map", torch.from_numpy(position_encoding()), persistent=False)
         self.tail_norm1 = self.tail_ffn = self.tail_norm2 = None
         self.tail_alpha = 1.0
         if body.tail is not None:
-            self.tail_norm1, self.tail_norm2 = LayerNorm(body.tail.norm1), LayerNorm(body.tail.norm2)
-            self.tail_ffn, self.tail_alpha = FeedForward(body.tail.ffn), body.tail.alpha
+            self.tail_norm1, self.tail_norm2 = (
+                LayerNormModule(body.tail.norm1),
+                LayerNormModule(body.tail.norm2),
+            )
+            self.tail_ffn, self.tail_alpha = FeedForwardModule(body.tail.ffn), body.tail.alpha
         self.multiply = None if body.gating is None else parameter(body.gating.multiply)
         self.add = None if body.gating is None else parameter(body.gating.add)
         smolgens = [layer.attention.smolgen for layer in (*body.encoders, *policy.encoders)]
-        shared = next((smolgen for smolgen in smolgens if isinstance(smolgen, SmolgenSpec)), None)
+        shared = next((smolgen for smolgen in smolgens if isinstance(smolgen, Smolgen)), None)
         self.position_weights = None if shared is None else parameter(shared.position_weights)
-        self.encoders = nn.ModuleList(EncoderLayer(layer) for layer in body.encoders)
-        self.policy_embedding = Dense(policy.embedding)
-        self.policy_encoders = nn.ModuleList(EncoderLayer(layer) for layer in policy.encoders)
+        self.encoders = nn.ModuleList(EncoderLayerModule(layer) for layer in body.encoders)
+        self.policy_embedding = DenseModule(policy.embedding)
+        self.policy_encoders = nn.ModuleList(EncoderLayerModule(layer) for layer in policy.encoders)
         self.policy = PolicyPairs(policy.q, policy.k, policy.promotion)
         self.value = SquaresHead(network.value)
         self.moves_left = None if network.moves_left is None else SquaresHead(network.moves_left)
@@ -171,7 +188,7 @@ class AttentionNetwork(nn.Module):
             policy=spec.AttentionPolicyHead(
                 embedding=self.policy_embedding.spec(),
                 encoders=tuple(layer.spec(shared) for layer in self.policy_encoders),
-                q=DenseSpec(q.weights * scale, q.biases * scale),
+                q=Dense(q.weights * scale, q.biases * scale),
                 k=self.policy.k.spec(),
                 promotion=array(self.policy.promotion) * scale,
             ),

@@ -12,7 +12,7 @@ import numpy as np
 from engine._core import Game
 from engine.workers.executor import play_together
 from training.config import TargetSettings
-from training.label.engine import Labeller, PositionError
+from training.label.engine import Labeller, SearchFailedError
 from training.label.settings import LabelSettings
 from training.report.figures import Judge
 from training.report.positions import DeepPositions, expected
@@ -23,7 +23,7 @@ def judge(
     games: Sequence[Game], settings: LabelSettings, workers: int, log: Callable[[str], None]
 ) -> list[int | None]:
     """Return centipawns of each game's current position for the side to move, or None on failure.
-    Each search starts with an empty hash. Raises EngineError if none can be started."""
+    Each search starts with an empty hash. Raises NoEngineError if none can be started."""
     return asyncio.run(_judge(games, replace(settings, multipv=1), workers, log))
 
 
@@ -40,7 +40,7 @@ async def _judge(
                 await labeller.new_game()
                 try:
                     scores[number] = (await labeller.label(games[number])).cp
-                except PositionError as error:
+                except SearchFailedError as error:
                     log(str(error))
         finally:
             await labeller.kill()

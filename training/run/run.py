@@ -35,7 +35,7 @@ AGREE_EVERY = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class TrainJob:
     """Settings of a process of a run. stop_after_s: seconds from `started` (of `monotonic`) after which the
     run stops, to be resumed; 0: never. as_json: standard output is reserved. plot: draw the losses with every
     checkpoint."""
@@ -47,7 +47,7 @@ class Job:
     plot: bool = False
 
 
-def train(group: Group, job: Job) -> None:
+def train(group: Group, job: TrainJob) -> None:
     """Train in one of the processes of a run. Raises TrainingError, and KeyboardInterrupt after a signal,
     once the checkpoint is written."""
     if group.rank:
@@ -58,7 +58,7 @@ def train(group: Group, job: Job) -> None:
 
 
 class _Run:
-    def __init__(self, group: Group, job: Job, view: RunView | None) -> None:
+    def __init__(self, group: Group, job: TrainJob, view: RunView | None) -> None:
         self.group, self.job, self.config, self.view = group, job, job.config, view
         self.folder = expanded(self.config.output)
         self.signalled = False

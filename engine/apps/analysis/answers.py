@@ -75,7 +75,7 @@ def analysis(
     terminated: bool = False,
 ) -> dict[str, Any]:
     """Return the answer for a searched position. terminated: a client ended the search before its limits."""
-    fields, view = query.fields, _View(query, game)
+    fields, view = query.fields, _SideView(query, game)
     answer = _head(query, turn, game, during_search=during_search)
     if terminated:
         answer["terminated"] = True
@@ -99,7 +99,7 @@ def evaluation(query: Query, turn: int, game: Game, output: dict[str, Any]) -> d
     return {**_head(query, turn, game, during_search=False), **output}
 
 
-class _View:
+class _SideView:
     """Results from the point of view of one side."""
 
     def __init__(self, query: Query, game: Game) -> None:

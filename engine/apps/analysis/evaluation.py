@@ -13,7 +13,7 @@ import numpy as np
 from engine._core import Game
 from engine.apps.analysis import answers
 from engine.apps.analysis.errors import QueryError, fault
-from engine.apps.analysis.fields import Fields
+from engine.apps.analysis.fields import QueryFields
 from engine.apps.analysis.messages import read_object
 from engine.apps.analysis.query import read_game
 from engine.evaluation.errors import NoEvaluatorError, PipelineError
@@ -48,7 +48,7 @@ def read_line(line: bytes, most_bytes: int) -> tuple[Game | None, dict[str, Any]
             named = {"id": fields.pop("id")}
         if unknown := fields.keys() - LINE_FIELDS:
             raise QueryError(f"unknown key {shown(min(unknown))}; known are {', '.join(LINE_FIELDS)}")
-        game, notes = read_game(Fields().changed(**fields), playable=False)
+        game, notes = read_game(QueryFields().changed(**fields), playable=False)
     except Exception as error:  # The other lines go on, whatever it is.
         return None, named | {"error": reason(error)}
     return game, named | ({"warning": "; ".join(notes)} if notes else {})

@@ -16,7 +16,7 @@ MOST_MILLISECONDS = 10**12
 
 
 @dataclass(frozen=True, slots=True)
-class Fields(SettingsGroup):
+class QueryFields(SettingsGroup):
     """Values of these fields. A limit of 0 means no limit, but `nodes` 0 means no search."""
 
     noun = "field"

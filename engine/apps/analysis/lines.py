@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import BinaryIO
 
-from engine.apps.analysis.scheduler import Scheduler
+from engine.apps.analysis.scheduler import QueryScheduler
 
 
 class LineClient:
@@ -66,7 +66,9 @@ LINES_READ_AHEAD = 64
 """Maximum unread lines in the scheduler's inbox."""
 
 
-def read_lines(scheduler: Scheduler, client: LineClient, source: BinaryIO, *, at_once: bool = False) -> None:
+def read_lines(
+    scheduler: QueryScheduler, client: LineClient, source: BinaryIO, *, at_once: bool = False
+) -> None:
     """Pass the lines of a stream to the scheduler until its end. Empty lines are ignored.
 
     at_once: terminate all positions at the end of input instead of finishing them.

@@ -27,17 +27,17 @@ from engine.search.pool import PoolPlayer, SearchPool
 if TYPE_CHECKING:
     from engine._core import Game, Tree
     from engine.apps.analysis.query import Query
-    from engine.apps.analysis.searching import Position, Post, SearchListener
+    from engine.apps.analysis.searching import Post, QueryPosition, SearchListener
     from engine.search.loop.driver import Search
     from engine.search.report import Report
 
 
 @dataclass(eq=False, slots=True)
-class _Running:
+class _RunningSearch:
     """A running search. terminated: it was stopped on request. forget: discard its evaluations. seen: the
     final data of the tree, once the search is over."""
 
-    position: Position
+    position: QueryPosition
     game: Game
     player: PoolPlayer
     terminated: bool = False
@@ -70,13 +70,13 @@ class LocalSearches:
         self._log = log
         self._idle: list[PoolPlayer] = []
         """The oldest first, each with its owner's evaluations."""
-        self._running: dict[int, _Running] = {}
-        self._parked: dict[int, Position] = {}
+        self._running: dict[int, _RunningSearch] = {}
+        self._parked: dict[int, QueryPosition] = {}
         """Positions by number. Each continues the tree of a search that still stops."""
         self._pace = ReportPace()
         self._last_options: tuple[tuple[Query, str, int, int], Options] | None = None
 
-    def begin(self, position: Position) -> None:
+    def begin(self, position: QueryPosition) -> None:
         """Search a position, or answer it without a search. Raises nothing."""
         owner = position.owner
         if position.query.fields.keep_tree:
@@ -88,7 +88,7 @@ class LocalSearches:
                 return
         self._begin_now(position)
 
-    def _begin_now(self, position: Position) -> None:
+    def _begin_now(self, position: QueryPosition) -> None:
         query, answer = position.query, None
         try:
             answer = self._begin(position)
@@ -128,7 +128,7 @@ class LocalSearches:
         player.owner = owner
         return player
 
-    def _begin(self, position: Position) -> dict[str, Any] | None:
+    def _begin(self, position: QueryPosition) -> dict[str, Any] | None:
         """Start a search, or return the answer if there is nothing to search. Raises QueryError."""
         query = position.query
         game = query.game(position.turn)
@@ -145,11 +145,11 @@ class LocalSearches:
         player.options = options
         if not query.fields.keep_tree:
             player.new_game()
-        running = self._running[position.number] = _Running(position, game, player)
+        running = self._running[position.number] = _RunningSearch(position, game, player)
         self._search(running, query.limits)
         return None
 
-    def _search(self, running: _Running, limits: Limits) -> None:
+    def _search(self, running: _RunningSearch, limits: Limits) -> None:
         query, game, observer = running.position.query, running.game, None
         moves, rules = root_moves(game, query.restrictions), core_rules(game, query.restrictions)
         if query.fields.report_every:
@@ -164,7 +164,7 @@ class LocalSearches:
         )
         future.add_done_callback(lambda done: self._post(partial(self._finished, running, done)))
 
-    def _options_for(self, position: Position) -> Options:
+    def _options_for(self, position: QueryPosition) -> Options:
         """Return the options of one search."""
         query, base = position.query, self._base
         key = query, position.network, position.tree_memory, position.hash
@@ -186,13 +186,13 @@ class LocalSearches:
             self._last_options = key, options
         return self._last_options[1]
 
-    def _report(self, running: _Running, search: Search, tree: Tree) -> None:
+    def _report(self, running: _RunningSearch, search: Search, tree: Tree) -> None:
         """Report a running search. Called in the pool's thread."""
         began = perf_counter()
         report, seen = search.report(), answers.TreeData.of(tree, running.position.query)
         self._post(partial(self._tell, running, report, seen, perf_counter() - began))
 
-    def _tell(self, running: _Running, report: Report, seen: answers.TreeData, seconds: float) -> None:
+    def _tell(self, running: _RunningSearch, report: Report, seen: answers.TreeData, seconds: float) -> None:
         """Answer during a search. seconds: time spent on the report so far."""
         position, began = running.position, perf_counter()
         number = position.number
@@ -203,7 +203,7 @@ class LocalSearches:
             self._listener.reported(number, answers.encoded(answer))
         self._pace.took(seconds + perf_counter() - began)
 
-    def _finished(self, running: _Running, future: Future[Report]) -> None:
+    def _finished(self, running: _RunningSearch, future: Future[Report]) -> None:
         position = running.position
         report = None if future.exception() else future.result()
         ended = report is None or report.nodes or report.ended_early or running.terminated
@@ -230,7 +230,7 @@ class LocalSearches:
             answer = answers.encoded(answers.error(fault(error), position.query.id, position.turn))
         self._listener.ended(position.number, answer, lost)
 
-    def _outcome(self, running: _Running, future: Future[Report]) -> dict[str, Any]:
+    def _outcome(self, running: _RunningSearch, future: Future[Report]) -> dict[str, Any]:
         query, turn, seen = running.position.query, running.position.turn, running.seen
         error = future.exception()
         if error is None and future.result().nodes and seen:

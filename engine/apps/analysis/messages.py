@@ -44,8 +44,7 @@ def read_id(message: Mapping[str, Any]) -> str:
     """Return the id of a query or action. Raises QueryError."""
     identity = message.get("id")
     if not isinstance(identity, str) or not identity:
-        given = f", not {shown(identity)}" if "id" in message else ""
-        raise QueryError(f"id is a text, which the answers carry{given}", "id")
+        raise QueryError(f"id must be a non-empty string, not {shown(identity)}", "id")
     if len(identity) > MOST_ID_CHARACTERS:
         raise QueryError(f"id has at most {MOST_ID_CHARACTERS} characters, not {len(identity)}", "id")
     return identity

@@ -11,7 +11,7 @@ from typing import Any
 
 from engine._core import Game
 from engine.apps.analysis.errors import QueryError
-from engine.apps.analysis.fields import Fields
+from engine.apps.analysis.fields import QueryFields
 from engine.apps.analysis.messages import listed, whole_numbers
 from engine.apps.analysis.restrictions import Restriction, read_restrictions, resolved
 from engine.options import OPTIONS, Options
@@ -27,7 +27,7 @@ MOST_MOVES = 20_000
 LISTS = ("analyze_turns", "priorities", "avoid_moves", "allow_moves", "options")
 """The fields with several values."""
 
-NAMES = ("id", *settings_of(Fields), *LISTS)
+NAMES = ("id", *settings_of(QueryFields), *LISTS)
 """All fields of a query."""
 
 LIMITS = ("nodes", "movetime", "depth", "mate")
@@ -67,7 +67,7 @@ class Query:
     """
 
     id: str
-    fields: Fields
+    fields: QueryFields
     turns: tuple[int, ...]
     priorities: tuple[int, ...]
     options: Options
@@ -147,9 +147,9 @@ def read_query(
     return query, warnings
 
 
-def _fields(message: Mapping[str, Any], options: Options) -> Fields:
-    fields = Fields(multipv=options.multipv, chess960=options.chess960)
-    given = {name: message[name] for name in settings_of(Fields) if name in message}
+def _fields(message: Mapping[str, Any], options: Options) -> QueryFields:
+    fields = QueryFields(multipv=options.multipv, chess960=options.chess960)
+    given = {name: message[name] for name in settings_of(QueryFields) if name in message}
     try:
         fields = fields.changed(**given)
     except SettingsError:
@@ -162,7 +162,7 @@ def _fields(message: Mapping[str, Any], options: Options) -> Fields:
     return fields
 
 
-def read_game(fields: Fields, *, playable: bool) -> tuple[Game, list[str]]:
+def read_game(fields: QueryFields, *, playable: bool) -> tuple[Game, list[str]]:
     """Return the game with all its moves, and notes about its FEN.
 
     playable: reject a FEN whose side to move could take the king. Raises QueryError.
@@ -230,7 +230,7 @@ def _priorities(message: Mapping[str, Any], priority: int, turns: int) -> tuple[
     return priorities
 
 
-def _options(message: Mapping[str, Any], options: Options, fields: Fields) -> Options:
+def _options(message: Mapping[str, Any], options: Options, fields: QueryFields) -> Options:
     """Return the engine's options for this query."""
     given = message.get("options", {})
     if not isinstance(given, dict):
@@ -265,7 +265,7 @@ def _usual_options(options: Options, chess960: bool, multipv: int, statistics: b
     )
 
 
-def _limits(fields: Fields, nodes: int) -> Limits:
+def _limits(fields: QueryFields, nodes: int) -> Limits:
     limits = Limits(
         nodes=fields.nodes or None,
         movetime_ms=fields.movetime or None,

@@ -28,7 +28,7 @@ from engine.apps.analysis.evaluation import Evaluations
 from engine.apps.analysis.local import LocalSearches
 from engine.apps.analysis.messages import read_id, read_object, repeated_keys
 from engine.apps.analysis.query import Query, read_query
-from engine.apps.analysis.searching import Position
+from engine.apps.analysis.searching import QueryPosition
 from engine.apps.analysis.settings import AnalysisSettings
 from engine.evaluation.errors import NoEvaluatorError
 from engine.options import Options
@@ -43,7 +43,7 @@ LEAST_TREE_MEGABYTES, LEAST_HASH_MEGABYTES = 16, 1
 """Minimum memory of one search, however many there are."""
 
 
-class Scheduler:
+class QueryScheduler:
     """Answer the queries of clients. Methods are thread-safe, and none waits except `close`.
 
     log: receives messages for the operator, from several threads.
@@ -271,7 +271,7 @@ class Scheduler:
             cache = max(cache, cache_megabytes(self.options) // self._searches)
         self._tasks[task.number] = task
         self._searcher.begin(
-            Position(task.number, task.query, task.turn, network, tree, cache, task.account.client.owner)
+            QueryPosition(task.number, task.query, task.turn, network, tree, cache, task.account.client.owner)
         )
 
     def _network(self, query: Query) -> str:

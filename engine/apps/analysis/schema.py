@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from engine.apps.analysis.fields import Fields
+from engine.apps.analysis.fields import QueryFields
 from engine.apps.analysis.messages import MOST_ID_CHARACTERS
 from engine.apps.analysis.query import LISTS, MOST_MOVES, QUERY_OPTIONS
 from protocol.common.settings.spec import Setting, settings_of
@@ -29,7 +29,7 @@ def schema() -> Schema:
     whole: Schema = json.loads(FILE.read_text("utf-8"))
     query = whole["$defs"]["query"]
     written = query["properties"]
-    fields = {name: setting_schema(field) for name, field in settings_of(Fields).items()}
+    fields = {name: setting_schema(field) for name, field in settings_of(QueryFields).items()}
     fields["moves"]["maxItems"] = MOST_MOVES
     query["properties"] = {"id": written["id"], **fields, **{name: written[name] for name in LISTS}}
     options = {name: setting_schema(option) for name, option in QUERY_OPTIONS.items()}

@@ -15,7 +15,7 @@ Post = Callable[[Callable[[], None]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class QueryPosition:
     """One position of a query to search.
 
     number: unique. network: content hash of the network in the query; empty for the engine's network.

@@ -3,12 +3,3 @@
 
 from engine.apps.campaign.campaign import Campaign
 from engine.apps.campaign.display import Display, QuietView, row_table, shows_tables, view_of
-
-__all__ = [
-    "Campaign",
-    "Display",
-    "QuietView",
-    "row_table",
-    "shows_tables",
-    "view_of",
-]

@@ -171,10 +171,10 @@ class Campaign(ABC, Generic[Game, Entry]):
     ) -> RunEnding:
         """Play the games with these numbers. most: upper limit of concurrent games. Otherwise as `run`."""
         make_executor = make_executor or partial(local_executor, workers=self.workers)
-        return await _Run(self, view).play(make_executor, numbers, most)
+        return await _CampaignRun(self, view).play(make_executor, numbers, most)
 
 
-class _Run(Generic[Game, Entry]):
+class _CampaignRun(Generic[Game, Entry]):
     """One run of a campaign's games."""
 
     def __init__(self, campaign: Campaign[Game, Entry], view: QuietView) -> None:

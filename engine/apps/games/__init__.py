@@ -4,13 +4,3 @@
 from engine.apps.games.identity import differences
 from engine.apps.games.journal import Journal, JournalError, campaign_journal
 from engine.apps.games.openings import Opening, OpeningSettings, read_openings
-
-__all__ = [
-    "Journal",
-    "JournalError",
-    "Opening",
-    "OpeningSettings",
-    "campaign_journal",
-    "differences",
-    "read_openings",
-]

@@ -48,7 +48,7 @@ class GameFile:
         self._file: FileIO = open_to_append(self.path)
         try:
             if not _lock(self._file):
-                raise OSError(errno.EBUSY, "another game is being written to it", str(self.path))
+                raise OSError(errno.EBUSY, "in use by another program; give another file", str(self.path))
             beginning = self._file.read(4096) or b""
             text = beginning.removeprefix(b"\xef\xbb\xbf").lstrip()
             if text and text[0] not in PGN_BEGINNINGS:

@@ -36,7 +36,7 @@ class RefusedError(ReportedError):
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class BoardJob:
     """A position to search.
 
     engine, session: whose tree it continues. network: the registered providerData. limit: movetime in ms,
@@ -53,7 +53,7 @@ class Job:
     limit: tuple[str, int]
 
     @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Job:
+    def of(cls, data: Mapping[str, Any]) -> BoardJob:
         """Return the job of an answer of the broker. Raises ValueError."""
         try:
             work, engine = data["work"], data["engine"]
@@ -94,7 +94,7 @@ def register(
     _ask(url, "PUT" if same else "POST", path, token, body)
 
 
-def poll(url: str, secret: str) -> Job | None:
+def poll(url: str, secret: str) -> BoardJob | None:
     """Wait for a job; None if there was none for some seconds. Raises ERRORS."""
     with _connected(url, POLL_S) as connection:
         body = json.dumps({"providerSecret": secret})
@@ -107,7 +107,7 @@ def poll(url: str, secret: str) -> Job | None:
             raise ValueError(f"the broker answered with status {response.status}")
         found = json.loads(data)
     try:
-        return Job.of(found)
+        return BoardJob.of(found)
     except ValueError:
         if isinstance(found, dict) and isinstance(found.get("id"), str):
             refuse(url, found["id"])

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 
 from engine._core import Game
-from engine.apps.lichess.broker import Job, answer, poll, refuse
+from engine.apps.lichess.broker import BoardJob, answer, poll, refuse
 from engine.options import Options
 from engine.search.limits import Limits
 from engine.search.loop.driver import Search
@@ -42,7 +42,7 @@ END_S = 5.0
 
 
 @dataclass(eq=False, slots=True)
-class Session:
+class BoardTab:
     """A tab of an analysis board. player: its tree, which one job at a time searches. stop: ends that one.
     waiting: jobs, the running one included."""
 
@@ -101,7 +101,7 @@ class Provider:
         self._log, self._changed = log, changed
         self._lock = threading.Lock()
         self._counts = Counts()
-        self._sessions: dict[tuple[str, str], Session] = {}
+        self._sessions: dict[tuple[str, str], BoardTab] = {}
         self._places = threading.Semaphore(most_jobs)
         # More jobs than searches, because a job may replace a running one.
         self._room = threading.Semaphore(4 * most_jobs)
@@ -146,7 +146,7 @@ class Provider:
 
     # -- threads of jobs ---------------------------------------------------------------------------------
 
-    def _serve(self, job: Job) -> None:
+    def _serve(self, job: BoardJob) -> None:
         self._count(running=1)
         try:
             self._answer(job)
@@ -159,7 +159,7 @@ class Provider:
                 self._threads.discard(threading.current_thread())
             self._room.release()
 
-    def _answer(self, job: Job) -> None:
+    def _answer(self, job: BoardJob) -> None:
         """Search and answer a job. Raises ERRORS, NoEvaluatorError and PipelineError."""
         try:
             weights, game = self._start(job)
@@ -184,7 +184,7 @@ class Provider:
         else:
             self._count(left=1)
 
-    def _start(self, job: Job) -> tuple[str, Game]:
+    def _start(self, job: BoardJob) -> tuple[str, Game]:
         """Return the network and the position of a job. Raises ValueError."""
         weights = self._networks.get(job.network)
         if weights is None:
@@ -196,11 +196,11 @@ class Provider:
             game.push_uci(move)
         return weights, game
 
-    def _session(self, job: Job) -> Session:
+    def _session(self, job: BoardJob) -> BoardTab:
         """Return the session of a job, whose running job ends. The oldest end if there are many."""
         key = job.engine, job.session
         with self._lock:
-            session = self._sessions.pop(key, None) or Session(self._pool.player(self._options))
+            session = self._sessions.pop(key, None) or BoardTab(self._pool.player(self._options))
             self._sessions[key] = session
             session.waiting += 1
             session.end()
@@ -209,7 +209,7 @@ class Provider:
                     self._sessions.pop(old).player.close()
             return session
 
-    def _lines(self, job: Job, game: Game, player: PoolPlayer, stop: threading.Event) -> Iterator[str]:
+    def _lines(self, job: BoardJob, game: Game, player: PoolPlayer, stop: threading.Event) -> Iterator[str]:
         """Yield the output of a search every EVERY_S seconds, whether or not the evaluator answers. Leaving
         the loop ends the search."""
         output: queue.SimpleQueue[Report | None] = queue.SimpleQueue()

@@ -16,7 +16,7 @@ from engine.apps.games.openings import Opening
 from engine.apps.games.record import GameRecord, MoveRecord, Reason
 from engine.apps.games.referee import Verdict, end_by_rules, out_of_time, win_for
 from engine.apps.match.adjudication import Adjudication, Adjudicator, Tablebases
-from engine.apps.match.players.player import Clocks, ForfeitError, Player, Position
+from engine.apps.match.players.player import Clocks, ForfeitError, MatchPlayer, Position
 from engine.apps.match.schedule import ScheduledGame
 from engine.apps.match.timecontrol import GameClock
 from engine.evaluation.errors import NetworkChangedError
@@ -38,7 +38,7 @@ class GameRules:
 
 
 async def play_game(
-    scheduled: ScheduledGame, opening: Opening, white: Player, black: Player, rules: GameRules
+    scheduled: ScheduledGame, opening: Opening, white: MatchPlayer, black: MatchPlayer, rules: GameRules
 ) -> GameRecord:
     """Play a game to its end. Failures of players become results with a reason; only PlayerError is raised.
     If a player's network changes, the game restarts."""
@@ -48,7 +48,7 @@ async def play_game(
 
 
 async def _play_once(
-    scheduled: ScheduledGame, opening: Opening, white: Player, black: Player, rules: GameRules
+    scheduled: ScheduledGame, opening: Opening, white: MatchPlayer, black: MatchPlayer, rules: GameRules
 ) -> GameRecord:
     """Same as `play_game`, but raises NetworkChangedError."""
     started, began = datetime.now(UTC), perf_counter()
@@ -80,7 +80,7 @@ async def _play_once(
 
 async def _play(
     position: Position,
-    players: dict[chess.Color, Player],
+    players: dict[chess.Color, MatchPlayer],
     clocks: Clocks,
     rules: GameRules,
     moves: list[MoveRecord],

@@ -15,7 +15,7 @@ from engine.apps.match.adjudication import open_tablebases
 from engine.apps.match.config import MatchConfig
 from engine.apps.match.game import GameRules, play_game
 from engine.apps.match.players.cache import PlayerCache, suggested_concurrency
-from engine.apps.match.players.player import Player
+from engine.apps.match.players.player import MatchPlayer
 from engine.options import Options
 from engine.workers.executor import LocalExecutor, Log, WorkerContext
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from engine.search.pool import PoolStatistics, SearchPool
 
 
-Prepare = Callable[[int, int, Player], None]
+Prepare = Callable[[int, int, MatchPlayer], None]
 """Prepare a player for a game. Arguments: number of the game, number of the player, the player."""
 
 
@@ -113,7 +113,7 @@ class MatchExecutor(LocalExecutor[GameRecord, MatchJob]):
         """Raises PlayerError."""
         assert self._players is not None and self._rules is not None
         players, scheduled = self._players, self.job.config.schedule[number]
-        taken: list[tuple[int, Player]] = []
+        taken: list[tuple[int, MatchPlayer]] = []
         try:
             for index in (scheduled.white, scheduled.black):
                 taken.append((index, await players.take(index)))

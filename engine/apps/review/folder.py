@@ -79,7 +79,7 @@ class ReviewFolder(Closing):
         self._journal.close()
 
     @property
-    def known(self) -> dict[str, dict[str, Any]]:
+    def reviewed(self) -> dict[str, dict[str, Any]]:
         return {entry["key"]: entry for entry in self._journal.entries if "review" in entry}
 
     def add(self, source: SourceGame, review: GameReview) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class ReviewFolder(Closing):
                 f"{self.path} holds a review with other settings ({'; '.join(changed)}): {remedy}"
             )
         keys = {source.key for source in self._sources}
-        others = {entry["number"]: entry["place"] for key, entry in self.known.items() if key not in keys}
+        others = {entry["number"]: entry["place"] for key, entry in self.reviewed.items() if key not in keys}
         if others:
             raise JournalError(
                 f"{self.path} holds a review of {len(others)} other games ({others[min(others)]}): "

@@ -19,8 +19,8 @@ from engine.apps.games.text import read_text
 from engine.apps.review.accuracy import accuracies, winning_percentage
 from engine.apps.review.judging import (
     PHASES,
-    Clock,
     MoveReview,
+    MoveTime,
     Searched,
     backed_up,
     decisive,
@@ -186,18 +186,18 @@ def finished(
     )
 
 
-def clocks_of(game: chess.pgn.Game) -> list[Clock]:
+def clocks_of(game: chess.pgn.Game) -> list[MoveTime]:
     """Return the clocks of the moves. Seconds for a move are those of its comment, or those missing on the
     clock since the player's move before, with the increment of a simple time control."""
     control = re.fullmatch(r"([0-9]{1,6})(?:\+([0-9]{1,4}))?", game.headers.get("TimeControl", ""))
     start, increment = (float(control[1]), float(control[2] or 0)) if control else (None, 0.0)
-    clocks: list[Clock] = []
+    clocks: list[MoveTime] = []
     for ply, node in enumerate(game.mainline()):
         left, spent = _seconds(node.clock), _seconds(node.emt)
         before = clocks[ply - 2].left if ply >= 2 else start
         if spent is None and left is not None and before is not None and before + increment >= left:
             spent = round(before + increment - left, 1)
-        clocks.append(Clock(left, spent))
+        clocks.append(MoveTime(left, spent))
     return clocks
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import chess
 
 from engine.apps.review.people import People
-from engine.apps.review.reasons import Known, Reason, reasons
+from engine.apps.review.reasons import Known, MoveReason, reasons
 from engine.apps.review.scale import WDL, Score
 from engine.search.named_openings import theory_plies
 
@@ -73,7 +73,7 @@ class Searched:
         return self.second_line if self.best == move and self.second_line else self.line
 
     @property
-    def known(self) -> Known:
+    def facts(self) -> Known:
         only = self.second is not None and self.expected - self.second.expected >= ONLY_MOVE
         return Known(self.mate, self.tables, only)
 
@@ -84,7 +84,7 @@ class Searched:
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class MoveTime:
     """Seconds left after a move, and seconds that it took; None if the game does not say."""
 
     left: float | None = None
@@ -119,7 +119,7 @@ class MoveReview:
     loss: float
     mark: str
     unclear: bool
-    reasons: tuple[Reason, ...]
+    reasons: tuple[MoveReason, ...]
     missed_win: bool
     phase: str
     clock: float | None
@@ -152,7 +152,7 @@ class MoveReview:
             **{
                 **data,
                 **tuples,
-                "reasons": tuple(Reason(**each) for each in data["reasons"]),
+                "reasons": tuple(MoveReason(**each) for each in data["reasons"]),
                 "people": people,
             }
         )
@@ -162,7 +162,7 @@ def judge(
     board: chess.Board,
     moves: Sequence[chess.Move],
     searched: Sequence[Searched],
-    clocks: Sequence[Clock],
+    clocks: Sequence[MoveTime],
     unclear: Collection[int] = (),
 ) -> list[MoveReview]:
     """Judge the moves of a game.
@@ -226,9 +226,9 @@ def reasons_of(
     line: Sequence[str],
     after: Searched,
     fall: float,
-) -> tuple[Reason, ...]:
-    known = before.known if before.best != move.uci() else replace(before.known, only=False)
-    return tuple(reasons(board, move, line, after.line, known, after.known, fall))
+) -> tuple[MoveReason, ...]:
+    known = before.facts if before.best != move.uci() else replace(before.facts, only=False)
+    return tuple(reasons(board, move, line, after.line, known, after.facts, fall))
 
 
 def backed_up(moves: Sequence[chess.Move], searched: Sequence[Searched]) -> list[Score]:
@@ -258,7 +258,7 @@ def mark_of(before: Searched, loss: float, *, is_best: bool) -> str:
     for mark, least in (("blunder", BLUNDER), ("mistake", MISTAKE), ("inaccuracy", INACCURACY)):
         if loss >= least:
             return mark
-    return "only move" if is_best and before.known.only and before.prior < EXPECTED_PRIOR else ""
+    return "only move" if is_best and before.facts.only and before.prior < EXPECTED_PRIOR else ""
 
 
 def missed_win(scores: Sequence[Score], ply: int) -> bool:

@@ -27,7 +27,7 @@ NUMBERS = ("no", "a", "two", "three", "four", "five", "six", "seven", "eight")
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class MoveReason:
     """A fact. kind: what it is, such as `fork`. text: a sentence. missed: it is about the better move."""
 
     kind: str
@@ -36,7 +36,7 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class BoardLine:
     """A line of moves. boards: the positions before the moves, and the last. start: the position from which
     material is counted."""
 
@@ -45,7 +45,7 @@ class Line:
     start: chess.Board
 
     @classmethod
-    def of(cls, board: chess.Board, moves: Sequence[str], start: chess.Board | None = None) -> Line:
+    def of(cls, board: chess.Board, moves: Sequence[str], start: chess.Board | None = None) -> BoardLine:
         """Return the line of UCI moves from a board, whose moves before stay for repetitions."""
         boards, made = [board], []
         for uci in moves:
@@ -76,6 +76,15 @@ class Line:
                 later = [values[each] for each in range(ply, len(values)) if self.quiet(each)]
                 return ply if min(later) >= values[ply] else None
         return None
+
+    def ends_ahead(self, ply: int) -> bool:
+        """Return True if the line goes on after a ply, and the attacker has won something at its end,
+        whatever can be taken there."""
+        last = self.boards[-1]
+        loses = 0 if last.turn is self.attacker else max(0, best_capture(last))
+        return len(self.moves) > ply and balance(last, self.attacker) - loses > balance(
+            self.start, self.attacker
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +156,7 @@ def balance(board: chess.Board, color: chess.Color) -> int:
     )
 
 
-def won(line: Line, ply: int) -> tuple[int, str]:
+def won(line: BoardLine, ply: int) -> tuple[int, str]:
     """Return what the attacker wins until a ply, in pawns and in words; no words if they would be long."""
     first, last, side = line.start, line.boards[ply], line.attacker
     value = balance(last, side) - balance(first, side)
@@ -172,7 +181,7 @@ def won(line: Line, ply: int) -> tuple[int, str]:
     return value, counted(taken) + (f" for {counted(given)}" if given else "")
 
 
-def captures(line: Line, until: int) -> list[tuple[int, int, int]]:
+def captures(line: BoardLine, until: int) -> list[tuple[int, int, int]]:
     """Return ply, origin and target of each capture of the attacker after the first move."""
     return [
         (ply, line.moves[ply].from_square, line.moves[ply].to_square)
@@ -181,7 +190,7 @@ def captures(line: Line, until: int) -> list[tuple[int, int, int]]:
     ]
 
 
-def fork(line: Line, until: int) -> tuple[str, str] | None:
+def fork(line: BoardLine, until: int) -> tuple[str, str] | None:
     """The piece that moved attacks two pieces, and takes one of them next."""
     board, move, side = line.boards[1], line.moves[0], line.attacker
     own = VALUES[board.piece_type_at(move.to_square) or chess.PAWN]
@@ -215,7 +224,7 @@ def behind(board: chess.Board, slider: int, front: int) -> int | None:
     return min(rest, key=lambda square: chess.square_distance(slider, square), default=None)
 
 
-def skewer(line: Line, until: int) -> tuple[str, str] | None:
+def skewer(line: BoardLine, until: int) -> tuple[str, str] | None:
     """The piece that moved attacks one that has to leave, and then takes the one behind it."""
     board, move, side = line.boards[1], line.moves[0], line.attacker
     if until < 3 or board.piece_type_at(move.to_square) not in SLIDERS:
@@ -237,7 +246,7 @@ def skewer(line: Line, until: int) -> tuple[str, str] | None:
     return "skewer", f"skewers {name(board, front)} and {name(board, back)}"
 
 
-def discovery(line: Line, until: int) -> tuple[str, str] | None:
+def discovery(line: BoardLine, until: int) -> tuple[str, str] | None:
     """The move opens the line of another piece, which takes the piece that it attacks, or checks."""
     before, board, move, side = line.boards[0], line.boards[1], line.moves[0], line.attacker
     others = [square for kind in SLIDERS for square in board.pieces(kind, side) if square != move.to_square]
@@ -255,7 +264,7 @@ def discovery(line: Line, until: int) -> tuple[str, str] | None:
     return None
 
 
-def pin(line: Line, until: int) -> tuple[str, str] | None:
+def pin(line: BoardLine, until: int) -> tuple[str, str] | None:
     """A piece that may not leave the line of its king is attacked by the move, and taken later."""
     before, board, move, side = line.boards[0], line.boards[1], line.moves[0], line.attacker
     for _, _, target in captures(line, until):
@@ -281,7 +290,7 @@ def pin(line: Line, until: int) -> tuple[str, str] | None:
     return None
 
 
-def trapped(line: Line, until: int) -> tuple[str, str] | None:
+def trapped(line: BoardLine, until: int) -> tuple[str, str] | None:
     """A piece that the move attacks is lost wherever it goes, and is taken later."""
     board, side = line.boards[1], line.attacker
     for ply, _, target in captures(line, min(until, 5)):
@@ -335,13 +344,13 @@ def on_back_rank(board: chess.Board) -> bool:
     )
 
 
-def mate_words(line: Line, number: int) -> str:
+def mate_words(line: BoardLine, number: int) -> str:
     """Return `mate in 2`, and how if the line shows it."""
     last = line.boards[min(len(line.moves), 2 * number - 1)]
     return f"mate in {number}" + (" on the back rank" if last.is_checkmate() and on_back_rank(last) else "")
 
 
-def tactic(line: Line, played: chess.Move | None, fall: float) -> tuple[str, str] | None:
+def tactic(line: BoardLine, played: chess.Move | None, fall: float) -> tuple[str, str] | None:
     """Return kind and words of what the line's first move wins, such as `forks … and wins a rook`.
 
     played: the move that allowed it, or None if the line is a missed chance. fall: what the engine says that
@@ -354,7 +363,7 @@ def tactic(line: Line, played: chess.Move | None, fall: float) -> tuple[str, str
     promoting = next((move for move in line.moves[:ply:2] if move.promotion), None)
     if promoting is not None and value >= LEAST_TACTIC:
         return "promotion", f"leads to a promotion on {chess.square_name(promoting.to_square)}"
-    if not words or fall < value / 2:
+    if not words or fall < value / 2 or (value < LEAST_TACTIC and not line.ends_ahead(ply)):
         return None
     first, move, square = line.boards[0], line.moves[0], line.moves[0].to_square
     if value >= LEAST_TACTIC:
@@ -365,7 +374,7 @@ def tactic(line: Line, played: chess.Move | None, fall: float) -> tuple[str, str
         if exchange(first, move) <= 0:
             return None
         taken = "a pawn in passing" if first.is_en_passant(move) else name(first, square)
-        # That a single pawn is kept is beyond what a line of a few moves can show.
+        # A line of a few moves shows that a single pawn is taken and not won back, but not what it is worth.
         says = f"takes {taken}" + (f" and wins {words}" if value >= LEAST_TACTIC else "")
         if played is None:
             return "capture", says
@@ -381,7 +390,7 @@ def tactic(line: Line, played: chess.Move | None, fall: float) -> tuple[str, str
     return None
 
 
-def threatened(line: Line, until: int) -> int | None:
+def threatened(line: BoardLine, until: int) -> int | None:
     """Return the square of a piece that the first move attacks, and that the attacker takes next."""
     board = line.boards[1].copy(stack=False)
     if board.is_check():
@@ -395,7 +404,7 @@ def threatened(line: Line, until: int) -> int | None:
     return None
 
 
-def draws(line: Line) -> str | None:
+def draws(line: BoardLine) -> str | None:
     """Return how a line ends the game as a draw, or None."""
     for board in line.boards[1:]:
         if board.is_stalemate():
@@ -413,7 +422,7 @@ def reasons(
     before: Known,
     after: Known,
     fall: float,
-) -> list[Reason]:
+) -> list[MoveReason]:
     """Return at most two reasons why a move is a mistake.
 
     board: before the move, with the moves that led to it. best: the engine's line from there. reply: its line
@@ -421,28 +430,28 @@ def reasons(
     """
     following = board.copy()
     following.push(played)
-    better, refutation = Line.of(board, best), Line.of(following, reply, board)
-    found: list[Reason] = []
+    better, refutation = BoardLine.of(board, best), BoardLine.of(following, reply, board)
+    found: list[MoveReason] = []
     if after.mate is not None and after.mate > 0 and refutation.moves:
         text = f"Allows {mate_words(refutation, after.mate)}: {refutation.label()}."
-        found.append(Reason("mate", text))
+        found.append(MoveReason("mate", text))
     elif before.mate is not None and before.mate > 0 and not (after.mate is not None and after.mate < 0):
         text = f"Misses {mate_words(better, before.mate)}: {better.label()}."
-        found.append(Reason("missed mate", text, missed=True))
+        found.append(MoveReason("missed mate", text, missed=True))
     elif before.tables is not None and after.tables is not None and before.tables > -after.tables:
         was, now = RESULTS[before.tables + 1], RESULTS[1 - after.tables]
         text = f"By the tablebases the position was {was}, and is {now} after the move."
-        found.append(Reason("tablebase", text))
+        found.append(MoveReason("tablebase", text))
     elif better.moves and (way := draws(better)) and not draws(refutation):
-        found.append(Reason(way, f"Misses a draw by {way}: {better.label()}.", missed=True))
+        found.append(MoveReason(way, f"Misses a draw by {way}: {better.label()}.", missed=True))
     elif refutation.moves and (way := draws(refutation)):
-        found.append(Reason(way, f"Allows a draw by {way}: {refutation.label()}."))
+        found.append(MoveReason(way, f"Allows a draw by {way}: {refutation.label()}."))
     elif refutation.moves and (won_by := tactic(refutation, played, fall)):
-        found.append(Reason(won_by[0], f"{refutation.label()} {won_by[1]}."))
+        found.append(MoveReason(won_by[0], f"{refutation.label()} {won_by[1]}."))
     elif better.moves and board.parse_uci(best[0]) != played and (won_by := tactic(better, None, fall)):
         text = f"Misses {better.label()}, which {won_by[1]}."
-        found.append(Reason(f"missed {won_by[0]}", text, missed=True))
+        found.append(MoveReason(f"missed {won_by[0]}", text, missed=True))
     if before.only and better.moves and better.moves[0] != played and not any(each.missed for each in found):
         text = f"{better.label()} was the only good move."
-        found.append(Reason("only move", text, missed=True))
+        found.append(MoveReason("only move", text, missed=True))
     return found

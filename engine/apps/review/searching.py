@@ -135,7 +135,7 @@ class ReviewJob:
 
 
 @dataclass(eq=False, slots=True)
-class Progress:
+class ReviewProgress:
     """A game while it is reviewed.
 
     found: searched positions by turn and nodes, the deepest of a turn last. asked: number of searches so far,
@@ -206,9 +206,9 @@ class ReviewExecutor(LocalExecutor[Reviewed, ReviewJob]):
             return Reviewed(source, reason=reason(error), faults=faults)
         return Reviewed(source, review, faults=faults, searches=searches.count)
 
-    def progress(self, source: SourceGame, game: chess.pgn.Game) -> Progress:
+    def progress(self, source: SourceGame, game: chess.pgn.Game) -> ReviewProgress:
         """Return where the searches of a game are kept: those that it has are not repeated."""
-        return Progress(source, game)
+        return ReviewProgress(source, game)
 
     async def _with_people(self, review: GameReview, start: Game, moves: Sequence[chess.Move]) -> GameReview:
         """Return the review with what people of the players' ratings play instead of the marked moves."""
@@ -331,16 +331,16 @@ def searched_of(report: Report) -> Searched:
     return Searched(
         score=Score.of(best.wdl),
         best=best.moves[0],
-        line=_told(best),
+        line=_supported_moves(best),
         second=Score.of(second.wdl) if second else None,
-        second_line=_told(second) if second else (),
+        second_line=_supported_moves(second) if second else (),
         prior=round(best.prior, DIGITS),
         mate=best.mate,
         tables=best.tablebase,
     )
 
 
-def _told(line: Line) -> tuple[str, ...]:
+def _supported_moves(line: Line) -> tuple[str, ...]:
     """Return the moves of a line that enough visits found; all of a proven mate."""
     if line.mate is not None:
         return line.moves

@@ -11,6 +11,7 @@ from engine.apps.shards.shard import (
     ShardError,
     read_header,
     read_shard,
+    shard_bytes,
     write_shard,
 )
 from engine.apps.shards.shard_coding import (
@@ -31,33 +32,3 @@ from engine.apps.shards.training_record import (
     reverse_ranks,
     transform_of,
 )
-
-__all__ = [
-    "CLASSICAL",
-    "MAX_RECORDS",
-    "NAT_STEPS",
-    "NO_SHARE",
-    "RECORD_DTYPE",
-    "SIX_DIGITS",
-    "SUFFIX",
-    "UNKNOWN_PLIES",
-    "Columns",
-    "Shard",
-    "ShardError",
-    "TrainingDataError",
-    "black_to_move",
-    "columns_of",
-    "is_canonical",
-    "move_code",
-    "moves_of_samples",
-    "read_header",
-    "read_shard",
-    "reverse_ranks",
-    "shard_of",
-    "share_bytes",
-    "transform_of",
-    "uci_move",
-    "wdl_bytes",
-    "wdl_of",
-    "write_shard",
-]

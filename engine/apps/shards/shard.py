@@ -216,7 +216,7 @@ def read_shard(path: Path) -> Shard:
     except Exception as error:  # A file of unknown origin can make any part of a reader fail.
         raise ShardError(f"a damaged header: {error!r}") from None
     if start != len(data):
-        raise ShardError(f"{len(data):,} bytes, where the header tells of {start:,}")
+        raise ShardError(f"{len(data):,} bytes, the header lists {start:,}: damaged, import again")
     missing = sorted(KINDS[header["kind"]].keys() - columns.keys())
     if missing:
         raise ShardError(f"the column {missing[0]} is missing: import the games again if 0.2.0 made it")
@@ -263,7 +263,7 @@ def _column(entry: Mapping[str, Any], packed: bytes) -> NDArray[Any]:
     name, dtype, shape = str(entry["name"]), np.dtype(entry["dtype"]), tuple(int(n) for n in entry["shape"])
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     if dtype.hasobject or not 0 <= size <= MAX_COLUMN:
-        raise ShardError(f"the column {name} is of no size that a shard has")
+        raise ShardError(f"column {name}: {size:,} bytes, at most {MAX_COLUMN:,}")
     try:
         data = coding.unpack(packed, size)
     except (lzma.LZMAError, EOFError) as error:

@@ -16,7 +16,7 @@ from engine.apps.campaign.archive import GameFiles
 from engine.apps.games.record import GameOutcome, GameRecord
 from engine.apps.match.campaign import MatchCampaign
 from engine.apps.match.job import MatchJob
-from engine.apps.match.players.player import EnginePlayer, Player
+from engine.apps.match.players.player import EnginePlayer, MatchPlayer
 from engine.apps.tune.config import TuneConfig
 from engine.apps.tune.plot import write_plot
 from engine.apps.tune.progress import Progress
@@ -40,7 +40,7 @@ class TunedGame(int):
         return TunedGame, (int(self), self.changes)
 
 
-def use_values(number: int, index: int, player: Player) -> None:
+def use_values(number: int, index: int, player: MatchPlayer) -> None:
     """Set a player's values of a TunedGame: the `prepare` of a MatchJob."""
     if isinstance(number, TunedGame) and isinstance(player, EnginePlayer) and index in number.changes:
         player.use(player.config.options.changed(**number.changes[index]))

@@ -18,7 +18,7 @@ from engine.apps.games.pgn_reading import PgnError, PgnGames
 from engine.apps.review.annotating import annotated
 from engine.apps.review.games import GameReview, SourceGame
 from engine.apps.review.pages import game_page, grown, index_page
-from engine.apps.review.searching import Progress, Reviewed, ReviewExecutor, ReviewJob, review_games
+from engine.apps.review.searching import Reviewed, ReviewExecutor, ReviewJob, ReviewProgress, review_games
 from engine.apps.web.limits import ClientLimits
 from engine.apps.web.store import Store
 from engine.apps.web.turns import Lane
@@ -47,7 +47,7 @@ ACTIVE, ENDED = ("waiting", "running"), "the server ended"
 
 
 @dataclass(eq=False, slots=True)
-class Job:
+class StoredReview:
     """A review. state: waiting, running, done, failed or stopped. board: identity of the stored game that is
     reviewed, or empty. rows, lines: by number of a finished game, what lists show and its review as JSON.
     skipped: place and reason by number. growing: games that are not finished, by number. save_at: time of the
@@ -66,12 +66,12 @@ class Job:
     rows: dict[int, dict[str, Any]] = field(default_factory=dict)
     skipped: dict[int, tuple[str, str]] = field(default_factory=dict)
     lines: dict[int, str] = field(default_factory=dict)
-    growing: dict[int, Progress] = field(default_factory=dict)
+    growing: dict[int, ReviewProgress] = field(default_factory=dict)
     task: asyncio.Task[None] | None = None
     save_at: float = 0.0
 
     @classmethod
-    def of(cls, head: dict[str, Any], content: str) -> Job:
+    def of(cls, head: dict[str, Any], content: str) -> StoredReview:
         """Return a kept job. One that ran when the server ended is stopped."""
         first, *lines = content.splitlines()
         job = cls(**json.loads(first))
@@ -118,7 +118,7 @@ class Job:
             raise HttpError(404, f"game {number} is not in 1 to {self.total}")
         source = self.sources()[number - 1]
         try:
-            return (self.growing.get(number) or Progress(source, source.read())).review()
+            return (self.growing.get(number) or ReviewProgress(source, source.read())).review()
         except PgnError as error:
             raise HttpError(404, f"game {number} cannot be read: {error}") from None
 
@@ -151,7 +151,7 @@ def _ended(head: dict[str, Any]) -> dict[str, Any]:
     return {**head, "state": "stopped", "reason": ENDED} if head["state"] in ACTIVE else head
 
 
-def _row(progress: Progress, review: GameReview | None = None) -> dict[str, Any]:
+def _row(progress: ReviewProgress, review: GameReview | None = None) -> dict[str, Any]:
     """Return what lists show of a game. searched, asked: positions, each as often as it was searched."""
     counts = {"number": progress.source.number, "searched": len(progress.found), "asked": progress.asked}
     headers = {name: progress.game.headers.get(name, "?") for name in ("White", "Black", "Result")}
@@ -174,10 +174,10 @@ class Reviews:
     ) -> None:
         self._pool, self._options, self._log, self._most_games = pool, options, log, most_games
         self._store, self._limits = store, limits
-        self._jobs: dict[str, Job] = {}  # The others are in the store alone.
+        self._jobs: dict[str, StoredReview] = {}  # The others are in the store alone.
         self._turns = Lane(MOST_RUNNING, 1)
 
-    async def start(self, job: Job, payer: str, sources: Sequence[SourceGame]) -> Job:
+    async def start(self, job: StoredReview, payer: str, sources: Sequence[SourceGame]) -> StoredReview:
         """Start a new job, or a stopped or failed one again, and return it. payer: the client for limits.
         Raises HttpError."""
         running = self._jobs.get(job.identity, job)
@@ -201,14 +201,14 @@ class Reviews:
         job.task = asyncio.get_running_loop().create_task(self._run(job, payer, sources))
         return job
 
-    def get(self, identity: str) -> Job:
+    def get(self, identity: str) -> StoredReview:
         """Return a job by its id, which nobody can guess. Raises HttpError."""
         if (job := self._jobs.get(identity)) is not None:
             return job
         head, content = self._store.read(identity, None)
         if not head:
             raise HttpError(404, "there is no such review: it was deleted, or newer ones replaced it")
-        return Job.of(head, content)
+        return StoredReview.of(head, content)
 
     def listed(self, owner: str) -> list[dict[str, Any]]:
         """Return id, title and state of a client's jobs, the newest first."""
@@ -216,7 +216,7 @@ class Reviews:
         rows |= {job.identity: job.head() for job in list(self._jobs.values()) if job.owner == owner}
         return [{"id": name, "title": row["title"], "state": row["state"]} for name, row in rows.items()]
 
-    async def stop(self, job: Job) -> Job:
+    async def stop(self, job: StoredReview) -> StoredReview:
         """Stop a job and return it. It can be started again."""
         if job.task is not None:
             job.task.cancel()
@@ -226,7 +226,7 @@ class Reviews:
             self._save(job)
         return job
 
-    async def delete(self, job: Job) -> None:
+    async def delete(self, job: StoredReview) -> None:
         """End and delete a job. Raises OSError."""
         self._jobs.pop(job.identity, None)
         await self.stop(job)
@@ -239,7 +239,7 @@ class Reviews:
                 job.reason = reason
                 job.task.cancel()
 
-    async def _run(self, job: Job, payer: str, sources: Sequence[SourceGame]) -> None:
+    async def _run(self, job: StoredReview, payer: str, sources: Sequence[SourceGame]) -> None:
         try:
             async with self._turns.turn(payer):
                 while (wait_s := await self._reviewed(job, payer, sources)) is not None:
@@ -260,7 +260,7 @@ class Reviews:
             for name in over[:-MOST_ENDED]:
                 del self._jobs[name]
 
-    async def _reviewed(self, job: Job, payer: str, sources: Sequence[SourceGame]) -> float | None:
+    async def _reviewed(self, job: StoredReview, payer: str, sources: Sequence[SourceGame]) -> float | None:
         """Review the games that are left. Return the seconds to wait if the client's are spent, else None."""
         options = Options(transposition_visits=0)
         same = ("weights", "backend", "evaluator", "hash", "syzygy_path", "policy_head", "value_head")
@@ -280,7 +280,7 @@ class Reviews:
             return float(error.headers["Retry-After"])
         return None
 
-    def _take(self, job: Job, game: Reviewed) -> None:
+    def _take(self, job: StoredReview, game: Reviewed) -> None:
         """Add a finished game. Called in another thread, one at a time."""
         number, progress = game.source.number, job.growing.get(game.source.number)
         if game.review is None or progress is None:
@@ -293,7 +293,7 @@ class Reviews:
             self._save(job)
             job.save_at = perf_counter() + (perf_counter() - start) / SAVING_SHARE
 
-    def _save(self, job: Job) -> bool:
+    def _save(self, job: StoredReview) -> bool:
         """Keep a job unless it was deleted. Return whether it is kept."""
         if self._jobs.get(job.identity) is not job:
             return False
@@ -309,16 +309,18 @@ class _Executor(ReviewExecutor):
     """Reviews games on a pool that others use, too, and shows how they grow."""
 
     first_nodes = FIRST_NODES
-    growing: dict[int, Progress]
+    growing: dict[int, ReviewProgress]
 
-    def progress(self, source: SourceGame, game: chess.pgn.Game) -> Progress:
-        return self.growing.setdefault(source.number, Progress(source, game))
+    def progress(self, source: SourceGame, game: chess.pgn.Game) -> ReviewProgress:
+        return self.growing.setdefault(source.number, ReviewProgress(source, game))
 
     async def close(self) -> None:
         """Keep the pool."""
 
 
-async def _opened(pool: SearchPool, job: Job, owner: str, made: Any, _log: Log) -> GameExecutor[Reviewed]:
+async def _opened(
+    pool: SearchPool, job: StoredReview, owner: str, made: Any, _log: Log
+) -> GameExecutor[Reviewed]:
     executor = _Executor(made, WorkerContext(), pool)
     executor.growing, executor.owner = job.growing, owner
     return executor

@@ -26,7 +26,7 @@ from protocol.common.settings.spec import SettingsError, shown
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
-    from engine.apps.analysis.scheduler import Scheduler
+    from engine.apps.analysis.scheduler import QueryScheduler
     from engine.apps.web.limits import ApiSettings
 
 PUBLIC = ("/health", "/live", "/ready")
@@ -42,7 +42,7 @@ class WebServer:
     def __init__(
         self,
         service: WebService,
-        scheduler: Scheduler,
+        scheduler: QueryScheduler,
         settings: ApiSettings,
         read_check: Callable[[], AccessCheck],
         log: Callable[[str], None],

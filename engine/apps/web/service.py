@@ -25,7 +25,7 @@ from starlette.types import Receive, Scope, Send
 from engine.apps.analysis.actions import described_networks
 from engine.apps.analysis.errors import QueryError
 from engine.apps.analysis.evaluation import batch_size, outputs
-from engine.apps.analysis.fields import Fields
+from engine.apps.analysis.fields import QueryFields
 from engine.apps.analysis.query import read_game
 from engine.apps.games.casual import HINT_NODES, CasualGame
 from engine.apps.games.pgn_reading import PgnError
@@ -34,7 +34,7 @@ from engine.apps.web import openapi, positions
 from engine.apps.web.bodies import read_object, written
 from engine.apps.web.levels import Levels
 from engine.apps.web.limits import ApiSettings, Charge, ClientLimits
-from engine.apps.web.reviews import ENDED, Job, Reviews
+from engine.apps.web.reviews import ENDED, Reviews, StoredReview
 from engine.apps.web.store import Store
 from engine.apps.web.turns import Lane, Result
 from engine.evaluation.errors import NoEvaluatorError, PipelineError
@@ -48,7 +48,7 @@ from protocol.common.settings.spec import SettingsError, shown
 
 if TYPE_CHECKING:
     from engine._core import Game
-    from engine.apps.analysis.scheduler import Scheduler
+    from engine.apps.analysis.scheduler import QueryScheduler
     from engine.apps.review.people import Imitators
     from engine.options import Options
 
@@ -122,7 +122,7 @@ class WebService:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        scheduler: QueryScheduler,
         options: Options,
         settings: ApiSettings,
         people: Imitators,
@@ -449,12 +449,14 @@ class WebService:
 
     async def start_review(self, request: Request, fields: openapi.ReviewFields) -> Response:
         """Start a review of games."""
-        job = Job(secrets.token_urlsafe(12), _owner(request), "", fields.pgn, fields.nodes, fields.board)
+        job = StoredReview(
+            secrets.token_urlsafe(12), _owner(request), "", fields.pgn, fields.nodes, fields.board
+        )
         job = await self._reviews.start(job, payer(request), await self._thread(request, job.sources))
         headers = {"Location": f"{API}/review/{job.identity}"}
         return Response(written(job.data()), 202, headers, "application/json")
 
-    def _job(self, request: Request) -> Job:
+    def _job(self, request: Request) -> StoredReview:
         return self._reviews.get(request.path_params["identity"])
 
     def review(self, request: Request) -> dict[str, Any]:
@@ -601,7 +603,7 @@ def _position_of(given: object) -> Game | str:
         if not isinstance(given, dict):
             return f"a position is a FEN or an object, not {shown(given)}"
         values = {name: given[name] for name in given.keys() & {"fen", "moves", "chess960"}}
-        return read_game(Fields().changed(**values), playable=False)[0]
+        return read_game(QueryFields().changed(**values), playable=False)[0]
     except Exception as error:  # The other positions are evaluated, whatever it is.
         return reason(error)
 

@@ -22,9 +22,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from engine.evaluation.errors import EvaluatorDrainingError, EvaluatorRefusalError, NoEvaluatorError
-from engine.evaluation.link.connecting import connect
 from engine.evaluation.link.health import DEGRADED, READY, UNKNOWN, UNREACHABLE, HealthCheck
-from engine.evaluation.link.process import EvaluatorSettings
 
 if TYPE_CHECKING:
     from protocol.client import EvaluatorClient
@@ -136,27 +134,27 @@ class ConfiguredEvaluators:
     def __init__(
         self,
         addresses: Sequence[str],
-        settings: EvaluatorSettings,
+        connect: Callable[..., EvaluatorClient],
+        keys: str,
         log: Callable[[str], None],
-        on_news: Callable[[], None],
+        on_check: Callable[[], None],
     ) -> None:
-        """addresses: those of the settings. on_news: called from another thread after each health check."""
+        """connect: see link.connect. keys: their folder. on_check: called from another thread after each
+        health check."""
         self._addresses = addresses
-        self._settings = settings
+        self._connect = connect
         self._log = log
-        self._on_news = on_news
+        self._on_check = on_check
         self._failover = Failover(addresses)
         self._network: NetworkInfo | None = None
         self._max_batch = 0
         self._checked = threading.Condition()
-        self._health = (
-            HealthCheck(addresses, self._record, keys=settings.keys) if len(addresses) > 1 else None
-        )
+        self._health = HealthCheck(addresses, self._record, keys=keys) if len(addresses) > 1 else None
 
     def connect(self) -> tuple[EvaluatorClient, str]:
         """Connect to the best evaluator. Return the connection and the address. Raises as `connect`."""
         if self._health is None:
-            return connect(self._addresses[0], self._settings), self._addresses[0]
+            return self._connect(self._addresses[0]), self._addresses[0]
         self._health.start()
         with self._checked:
             self._checked.wait_for(self._best_is_known, FIRST_CHECK_SECONDS)
@@ -171,7 +169,7 @@ class ConfiguredEvaluators:
     def connect_to(self, address: str) -> EvaluatorClient:
         """Connect to one of several evaluators, and record a failure. Raises as `connect`."""
         try:
-            client = connect(address, self._settings, self._network)
+            client = self._connect(address, same_as=self._network)
             self._check_size(client)
         except EvaluatorRefusalError as error:
             with self._checked:
@@ -258,7 +256,7 @@ class ConfiguredEvaluators:
         with self._checked:
             self._failover.record(address, state, reason, time.perf_counter(), networks)
             self._checked.notify_all()
-        self._on_news()
+        self._on_check()
 
     def _best_is_known(self) -> bool:
         """Return True if the best evaluator is known, because all preferred ones were checked."""

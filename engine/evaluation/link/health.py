@@ -63,7 +63,7 @@ class HealthCheck:
 
     def _watch(self, address: str) -> None:
         from protocol.client import EvaluatorClient
-        from protocol.errors import EvaluatorError
+        from protocol.errors import EvaluatorFailure
 
         client: EvaluatorClient | None = None
         while not self._ended.is_set():
@@ -74,7 +74,7 @@ class HealthCheck:
                         address, timeout=ANSWER_SECONDS, name=name, keys=self._keys, handshake=False
                     )
                 status = client.status()
-            except EvaluatorError as error:
+            except EvaluatorFailure as error:
                 if client is not None:
                     client.close()
                     client = None

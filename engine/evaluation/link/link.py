@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.evaluation.errors import (
@@ -23,10 +24,12 @@ from engine.evaluation.link.health import Keepalive
 from engine.evaluation.link.process import (
     EvaluatorProcess,
     EvaluatorSettings,
+    NetworkKey,
     crash_folder,
     evaluator_command,
 )
 from protocol.common.extras import missing
+from protocol.common.folders import expanded
 from protocol.common.processes import crash_signal
 from protocol.common.settings.spec import SettingsError
 
@@ -40,20 +43,27 @@ FALLBACK_SECONDS = 3.0
 RECONNECT_SECONDS = 10.0
 """Time without a given evaluator, after a connection, after which it is given up."""
 
+HELLO_SECONDS = 30.0
+"""Timeout of the handshake."""
+
+LOAD_SECONDS = 600.0
+"""Timeout for loading a network."""
+
+FIND_SECONDS = 5.0
+"""Timeout for checking whether the evaluator is the one at this user's ipc socket."""
+
 RETRY_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0)
 """Waits before successive attempts; the last one repeats."""
 
 STEADY_SECONDS = 10.0
 """Time of service after which a refusal of work is retried at once; earlier ones after increasing waits."""
 
-MAX_FAILED_STARTS = 3
-"""Maximum consecutive starts that fail without a reason."""
-
-MAX_KILLED_STARTS = 10
-"""Maximum consecutive starts that are killed, by a person or a system that may soon have memory again."""
-
-MAX_CRASHED_STARTS = 6
-"""Maximum consecutive starts that crash: each may have found another device that crashes."""
+MOST_STARTS: dict[type[NoEvaluatorError], int] = {
+    EvaluatorKilledError: 10,  # by a person, or a system that may soon have memory again
+    EvaluatorCrashedError: 6,  # each may have found another device that crashes
+    NoEvaluatorError: 3,
+}
+"""Maximum starts of an evaluator that fail in one way."""
 
 MAX_IDLE_RESTARTS = 3
 """Maximum restarts in a row while none is used. After that an evaluator is started on demand."""
@@ -112,7 +122,8 @@ class EvaluatorLink:
             addresses = settings.addresses
         except SettingsError as error:  # Unlike options, the environment was not checked before.
             self._error = EvaluatorRefusalError(f"WAVEFRONT_EVALUATOR: {error}")
-        self._candidates = ConfiguredEvaluators(addresses, settings, log, self._change_if_better)
+        opens = partial(connect, settings=settings)
+        self._candidates = ConfiguredEvaluators(addresses, opens, settings.keys, log, self._change_if_better)
 
     def adopt(self, settings: EvaluatorSettings) -> bool:
         """Adopt settings that the current evaluator fulfils. Return False if they need another one."""
@@ -216,7 +227,7 @@ class EvaluatorLink:
         """Kill the embedded evaluator of `client` because it does not answer, which replaces it."""
         process = self._process
         if client is self.client and not self._address and process is not None:
-            self._log("the evaluator has been silent for a while and does not answer: it is ended")
+            self._log("the evaluator does not answer; restarting it")
             process.kill()
 
     def close_retired(self) -> None:
@@ -254,7 +265,7 @@ class EvaluatorLink:
         client: EvaluatorClient | None = None
         began = time.perf_counter()
         reported = address = ""
-        failed_starts = killed_starts = crashed_starts = attempt = 0
+        starts, attempt = dict.fromkeys(MOST_STARTS, 0), 0
         embedded = not self.settings.address
         if self._refusals and not self._candidates.has_alternative():
             if self._fallback and not embedded:
@@ -275,21 +286,15 @@ class EvaluatorLink:
                 error = EvaluatorRefusalError(missing(failed))
                 break
             except NoEvaluatorError as failure:
-                killed = isinstance(failure, EvaluatorKilledError)
-                killed_starts += killed
-                crashed = isinstance(failure, EvaluatorCrashedError)
-                crashed_starts += crashed
-                failed_starts += embedded and not killed and not crashed
+                kind = next(kind for kind in MOST_STARTS if isinstance(failure, kind))
+                starts[kind] += embedded
                 waited = time.perf_counter() - began
                 patience = FALLBACK_SECONDS if self._fallback else RECONNECT_SECONDS * self._was_connected
                 if self._fallback and (self._drained or isinstance(failure, EvaluatorDrainingError)):
                     patience = 0.0  # It cannot return before it has shut down, if at all.
-                hopeless = (
-                    failed_starts >= MAX_FAILED_STARTS
-                    or killed_starts >= MAX_KILLED_STARTS
-                    or crashed_starts >= MAX_CRASHED_STARTS
-                )
-                if hopeless or (not embedded and not self._fallback and waited >= patience):
+                if starts[kind] >= MOST_STARTS[kind] or (
+                    not embedded and not self._fallback and waited >= patience
+                ):
                     error = failure  # `wait` raises it.
                     break
                 if str(failure) != reported and not self._closed:
@@ -319,10 +324,7 @@ class EvaluatorLink:
         if address and address != known and (why or known is not None):
             self._log(f"using the evaluator at {address}{why}")
         if address and self.settings.compress and not client.compresses:
-            self._log(
-                f"what goes to {address} is not compressed: that needs Python 3.14 or the extra "
-                "`compression` on both sides"
-            )
+            self._log(f"{address}: compression off; both sides need Python 3.14 or extra `compression`")
         self.client, self._address = client, address
         self._keepalive = Keepalive(client)
         self._was_connected, self._drained = True, False
@@ -399,12 +401,12 @@ class EvaluatorLink:
             raise NoEvaluatorError("the engine is closing")
         # The import takes as long as the evaluator's start: do both concurrently.
         from protocol.client import EvaluatorClient
-        from protocol.errors import EvaluatorError
+        from protocol.errors import EvaluatorFailure
 
         address = process.await_ready(self._log, lambda status: self._ended(process, status))
         try:
             return EvaluatorClient(address, timeout=30.0, name=f"engine {os.getpid()}")
-        except EvaluatorError as error:
+        except EvaluatorFailure as error:
             raise NoEvaluatorError(f"the evaluator that was started does not answer: {error}") from None
 
     def _ended(self, process: EvaluatorProcess, status: int) -> None:
@@ -434,3 +436,154 @@ class EvaluatorLink:
             process, self._process = self._process, None
         if process is not None:
             process.close()
+
+
+def connect(address: str, settings: EvaluatorSettings, same_as: NetworkInfo | None = None) -> EvaluatorClient:
+    """Connect to a running evaluator, and let it load the network of the options, if any.
+
+    same_as: required network, whatever its name there. Raises EvaluatorDrainingError, EvaluatorRefusalError
+    with the reason, and NoEvaluatorError if there is no answer.
+    """
+    from protocol.client import EvaluatorClient
+    from protocol.errors import Draining, EvaluatorFailure, RemoteError
+
+    try:
+        client = EvaluatorClient(
+            address,
+            timeout=HELLO_SECONDS,
+            name=f"engine {os.getpid()}",
+            keys=settings.keys,
+            compress=settings.compress,
+        )
+    except Draining as error:
+        raise EvaluatorDrainingError(f"the evaluator at {address} refuses: {error}") from None
+    except RemoteError as error:
+        raise EvaluatorRefusalError(f"the evaluator at {address} refuses: {error}") from None
+    except EvaluatorFailure as error:
+        raise NoEvaluatorError(str(error)) from None
+    try:
+        _choose_network(client, settings.network, same_as)
+    except Draining as error:
+        client.close()
+        raise EvaluatorDrainingError(f"the evaluator at {address} refuses: {error}") from None
+    except EvaluatorFailure as error:
+        client.close()
+        raise EvaluatorRefusalError(f"the evaluator at {address} cannot serve the network: {error}") from None
+    return client
+
+
+def _choose_network(client: EvaluatorClient, key: NetworkKey, same_as: NetworkInfo | None) -> None:
+    if same_as is not None:
+        client.use(equal_network(client, key, same_as).name)
+    elif key[0]:
+        client.use(served_network(client, key).name)
+
+
+def equal_network(client: EvaluatorClient, key: NetworkKey, wanted: NetworkInfo) -> NetworkInfo:
+    """Return an evaluator's network that equals another evaluator's, loaded if the options name a file.
+
+    Raises EvaluatorFailure, also if there is none: results of different networks must not be mixed.
+    """
+    from protocol.errors import UnknownNetwork
+
+    for network in client.networks:
+        if network.identity == wanted.identity:
+            return network
+    served = ", ".join(map(_shown, client.networks)) or "none"
+    if key[0]:
+        network = served_network(client, key)
+        if network.identity == wanted.identity:
+            return network
+        served = _shown(network)
+    raise UnknownNetwork(
+        f"it serves {served}, and the others serve {_shown(wanted)}: evaluators that are used together must "
+        "have one network, by its content"
+    )
+
+
+def _shown(network: NetworkInfo) -> str:
+    return f"{network.name} ({network.content_hash[:8]})"
+
+
+def described(network: NetworkInfo, max_batch: int) -> str:
+    """Return a text for the user: network, backend, device. max_batch: maximum positions per request."""
+    return (
+        f"network {_shown(network)}, backend {network.backend}, device {network.device}, "
+        f"batch {network.recommended_batch} (at most {max_batch})"
+    )
+
+
+def changed_network(before: NetworkInfo, now: NetworkInfo) -> str:
+    """Return the message for the user that the evaluator's network has changed."""
+    return (
+        f"the evaluator's network is now {_shown(now)}, it was {_shown(before)}: the tree and all cached "
+        "evaluations are discarded"
+    )
+
+
+def served_network(client: EvaluatorClient, key: NetworkKey) -> NetworkInfo:
+    """Return the network that the options name, loaded unless it is served under that name or hash.
+
+    Raises EvaluatorFailure, also if the served ones use other heads than the options request.
+    """
+    from protocol.errors import UnknownNetwork
+
+    weights, policy_head, value_head = key
+    named = [network for network in client.networks if weights in (network.name, network.content_hash)]
+    for network in named:
+        has_policy = not network.policy_heads or policy_head in ("", network.policy_head)
+        if has_policy and (not network.value_heads or value_head in ("", network.value_head)):
+            return network
+    if named:
+        heads = ", ".join(f"{network.policy_head} and {network.value_head}" for network in named)
+        raise UnknownNetwork(
+            f"{weights!r} is served with the heads {heads}: ask for these, or name the file to load it "
+            "with others"
+        )
+    path = weights if is_shipped(weights) else str(expanded(weights).resolve())
+    return load_network(client, path, policy_head, value_head)
+
+
+def is_shipped(weights: str) -> bool:
+    """Return True if this names an included network (no dot, no folder), or leaves the choice to the
+    evaluator ("")."""
+    path = expanded(weights)
+    return not weights or (path.name == weights and not path.suffix and not path.exists())
+
+
+def load_network(client: EvaluatorClient, path: str, policy_head: str, value_head: str) -> NetworkInfo:
+    """Let the client's evaluator load a network file, and return the network. Raises EvaluatorFailure.
+
+    Plain tcp connections have no right to that. If this user owns the evaluator, its ipc socket has.
+    """
+    from protocol.errors import NotAllowed
+
+    try:
+        return client.load(path, policy_head=policy_head, value_head=value_head, timeout=LOAD_SECONDS)
+    except NotAllowed:
+        own = _at_own_socket(client)
+        if own is None:
+            raise
+    with own:
+        network = own.load(path, policy_head=policy_head, value_head=value_head, timeout=LOAD_SECONDS)
+    client.networks = (*(known for known in client.networks if known.name != network.name), network)
+    return network
+
+
+def _at_own_socket(client: EvaluatorClient) -> EvaluatorClient | None:
+    """Return another connection to the same evaluator process, through this user's ipc socket, or None."""
+    from protocol.client import EvaluatorClient
+    from protocol.connections.addresses import default_addresses
+    from protocol.errors import EvaluatorFailure
+
+    for address in default_addresses():
+        if not (client.instance and address.startswith("ipc://")):
+            continue
+        try:
+            own = EvaluatorClient(address, timeout=FIND_SECONDS, name=client.name)
+        except EvaluatorFailure:
+            continue
+        if own.instance == client.instance:
+            return own
+        own.close()
+    return None

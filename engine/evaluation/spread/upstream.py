@@ -10,13 +10,12 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from engine.evaluation.errors import EvaluatorRefusalError, NoEvaluatorError
-from engine.evaluation.link.connecting import changed_network, equal_network, served_network
-from engine.evaluation.link.link import EvaluatorLink
+from engine.evaluation.link.link import EvaluatorLink, changed_network, equal_network, served_network
 from engine.evaluation.link.process import EvaluatorSettings, NetworkKey
 from engine.evaluation.link.requests import Requests
 from engine.evaluation.spread.estimate import SpeedEstimate
 from engine.evaluation.spread.joint_request import JointRequest
-from protocol.errors import Draining, EvaluatorError, EvaluatorLost, Overloaded
+from protocol.errors import Draining, EvaluatorFailure, EvaluatorLost, Overloaded
 
 if TYPE_CHECKING:
     from protocol.batch import PositionBatch
@@ -107,7 +106,7 @@ class Upstream(Requests[JointRequest[Any]]):
             except (EvaluatorLost, Draining) as error:
                 self.lost(str(error), refused=isinstance(error, Draining))
                 return None
-            except EvaluatorError as error:
+            except EvaluatorFailure as error:
                 served = self._left_out(client, key, error)
             else:
                 served = self._newly_served(key, info)
@@ -252,7 +251,7 @@ class Upstream(Requests[JointRequest[Any]]):
         self.failure = error
 
     def _look_up(self, client: EvaluatorClient, key: NetworkKey) -> NetworkInfo:
-        """Return the evaluator's description of a network. Raises EvaluatorError."""
+        """Return the evaluator's description of a network. Raises EvaluatorFailure."""
         agreed = self._agreed.get(key)
         if agreed is not None:
             return equal_network(client, key, agreed)
@@ -262,7 +261,7 @@ class Upstream(Requests[JointRequest[Any]]):
             self._agreed[key] = network
         return network
 
-    def _left_out(self, client: EvaluatorClient, key: NetworkKey, error: EvaluatorError) -> Served:
+    def _left_out(self, client: EvaluatorClient, key: NetworkKey, error: EvaluatorFailure) -> Served:
         if self._alone:
             raise NoEvaluatorError(f"the evaluator cannot serve {key[0]!r}: {error}") from None
         text = f"the evaluator at {client.address} cannot serve the network: {error}"
@@ -274,7 +273,7 @@ class Upstream(Requests[JointRequest[Any]]):
         """Let a new connection's evaluator load the common networks. Runs in the link's thread, so that the
         pool does not wait."""
         for key, agreed in list(self._agreed.items()):
-            with suppress(EvaluatorError):  # Callers that request the network get the error.
+            with suppress(EvaluatorFailure):  # Callers that request the network get the error.
                 equal_network(client, key, agreed)
 
     def _expected_ms(self, key: NetworkKey, positions: int) -> float:

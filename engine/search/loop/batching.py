@@ -104,7 +104,7 @@ hold only one or two positions."""
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class Speed:
     """The speed and limits of a device, as the search knows them.
 
     best: efficient batch size. most: largest batch that its evaluator accepts. curve: measured (batch, ms),
@@ -121,7 +121,7 @@ class Device:
         return best_rate(self.curve)
 
     @classmethod
-    def together(cls, devices: Sequence[Device]) -> Device:
+    def together(cls, devices: Sequence[Speed]) -> Speed:
         """Return one device for at least one that share the work: it computes as many positions per time as
         all together, and accepts the largest batch that each accepts."""
         if len(devices) == 1:
@@ -202,7 +202,7 @@ class BatchSizes:
         return BatchRule(**{name: getattr(self, name) for name in self.__slots__})
 
     @classmethod
-    def alone(cls, device: Device, options: Options, limits: Limits) -> BatchSizes:
+    def alone(cls, device: Speed, options: Options, limits: Limits) -> BatchSizes:
         """Return the sizes of a single search: filled as far as the device's time is flat. Large trees get
         twice the device's best batch, if that is quick enough."""
         best = min(device.best, device.most)
@@ -213,7 +213,7 @@ class BatchSizes:
 
     @classmethod
     def pooled(
-        cls, device: Device, options: Options, limits: Limits, searches: int, processes: int
+        cls, device: Speed, options: Options, limits: Limits, searches: int, processes: int
     ) -> BatchSizes:
         """Return the sizes of one of many searches, in one or more processes, that share the device.
 
@@ -227,7 +227,7 @@ class BatchSizes:
         sizes = cls(best, device.curve, largest, filled, LARGE_POOLED_TREE, in_flight=1)
         return sizes._with_options(device, options, limits)
 
-    def _with_options(self, device: Device, options: Options, limits: Limits) -> BatchSizes:
+    def _with_options(self, device: Speed, options: Options, limits: Limits) -> BatchSizes:
         """Return these sizes with the batching options and the matching part of the tree. A size fixed by the
         user is filled only if LookAhead is set.
 
@@ -251,7 +251,7 @@ class BatchSizes:
         return sizes
 
 
-def _doubled(best: int, device: Device) -> int:
+def _doubled(best: int, device: Speed) -> int:
     """Return twice the best batch if the device accepts it and is quick enough, else the best batch."""
     curve = device.curve
     size, ms = next((point for point in curve if point[0] >= 2 * best), curve[-1] if curve else (1, 0.0))
@@ -259,7 +259,7 @@ def _doubled(best: int, device: Device) -> int:
     return min(2 * best, device.most) if quick else best
 
 
-def positions_per_step(device: Device, searches: int) -> int:
+def positions_per_step(device: Speed, searches: int) -> int:
     """Return the maximum positions per request of each of N searches.
 
     Together they keep two batches of the recommended size in flight, one computing and one queued. A longer
@@ -272,7 +272,7 @@ def positions_per_step(device: Device, searches: int) -> int:
     return max(1, min(device.best, max(fair, least)))
 
 
-def filled_step(device: Device, searches: int, processes: int) -> int:
+def filled_step(device: Speed, searches: int, processes: int) -> int:
     """Return the positions per request of each search, look-ahead included; 0 if it does not look ahead.
 
     Trees of some hundred visits request too few positions for the two batches that keep a fast device busy.

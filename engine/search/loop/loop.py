@@ -50,7 +50,7 @@ class SearchLoop:
         """processes: how many with similar loops share the evaluators."""
         self.evaluators: tuple[PooledEvaluator[Pooled], ...] = ()
         self.active: set[Pooled] = set()
-        self._asked: queue.SimpleQueue[Pooled | Callable[[], None]] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[Pooled | Callable[[], None]] = queue.SimpleQueue()
         self._wakeup = Wakeup()
         self.interrupt = self._wakeup.fileno()
         self._processes = processes
@@ -64,7 +64,7 @@ class SearchLoop:
     def submit(self, what: Pooled | Callable[[], None], *, wake: bool = True) -> None:
         """Call a function in the loop's thread, or advance a task, which is added if necessary. Any thread.
         wake: False in the loop's thread, during a step."""
-        self._asked.put(what)
+        self._orders.put(what)
         if wake:
             self._wakeup.wake()
 
@@ -98,16 +98,16 @@ class SearchLoop:
 
     def step(self) -> None:
         """Wait for an event, and advance the searches that it concerns."""
-        while not self._asked.empty():
-            asked = self._asked.get()
+        while not self._orders.empty():
+            order = self._orders.get()
             for task in self.active:
                 task.take_back()
-            if callable(asked):
-                asked()
-            elif asked.future.done():
-                self.remove(asked)  # It may have been cancelled.
+            if callable(order):
+                order()
+            elif order.future.done():
+                self.remove(order)  # It may have been cancelled.
             else:
-                self.add(asked)
+                self.add(order)
         now = perf_counter()
         due, self._due = self._due, set()
         if now >= self._next_look:

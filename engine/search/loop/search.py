@@ -24,7 +24,7 @@ from engine.evaluation.send.pooled import PooledEvaluator
 from engine.evaluation.send.pooled_pipeline import PooledPipeline
 from engine.evaluation.spread.upstream import Offer
 from engine.search.control import SearchControl
-from engine.search.loop.batching import BatchSizes, Device
+from engine.search.loop.batching import BatchSizes, Speed
 from engine.search.loop.driver import Search
 from engine.search.player.player import NetworkSearch, Pause, Player
 from engine.search.player.task import SearchTask
@@ -266,8 +266,8 @@ class PooledSearch:
             self._waited = True
             if self.control.stopped:
                 raise EvaluatorLateError("the search was stopped before the evaluator was ready")
-            if perf_counter() >= self._patient_until(task):
-                raise EvaluatorLateError("the evaluator was not ready in time")
+            if (now := perf_counter()) >= self._patient_until(task):
+                raise EvaluatorLateError(f"the evaluator was not ready within {now - task.started:.1f} s")
             return False
         if self._waited and task.limits.clock is None:
             # No clock runs while an evaluator starts: the time for the move begins now.
@@ -283,10 +283,10 @@ class PooledSearch:
             self._prepare(tree)
         self._prepared = tree
         devices = [
-            Device(each.network.recommended_batch, each.max_batch, each.network.curve) for each in offers
+            Speed(each.network.recommended_batch, each.max_batch, each.network.curve) for each in offers
         ]
         # One device computes each batch of a single search.
-        device = Device.together(devices) if searches > 1 else max(devices, key=lambda each: each.rate)
+        device = Speed.together(devices) if searches > 1 else max(devices, key=lambda each: each.rate)
         sizes = BatchSizes.pooled(device, task.options, task.limits, searches, processes)
         if isinstance(evaluator, InstantEvaluator):
             self._pipeline = InstantPipeline(tree, sizes.rule.capacity)

@@ -34,7 +34,7 @@ MOST_MOVES = 1000
 TIME_SHARE = 0.5
 """Share of the time for a move. The network's search needs the rest, because most positions have no mate."""
 
-NEWS_SECONDS = 1.0
+REPORT_SECONDS = 1.0
 """Minimum time between two messages about excluded mates."""
 
 
@@ -49,8 +49,8 @@ class MateSearch:
         moves = min(task.limits.mate, MOST_MOVES)
         self._solver = MateSolver(task.game, moves, task.search_moves, megabytes << 20)
         self._decided = False
-        self._next_news = task.started + NEWS_SECONDS
-        self._told = 0
+        self._next_report = task.started + REPORT_SECONDS
+        self._reported = 0
 
     def advance(self) -> bool:
         """Search a slice. Return False once the mate is decided, a limit is met, or `control` stops it.
@@ -70,9 +70,9 @@ class MateSearch:
     def progress_text(self) -> str:
         """Return a message about mates that a long search has excluded; empty if there is nothing new."""
         now, excluded = perf_counter(), self._solver.excluded
-        if now < self._next_news or excluded == self._told:
+        if now < self._next_report or excluded == self._reported:
             return ""
-        self._next_news, self._told = now + NEWS_SECONDS, excluded
+        self._next_report, self._reported = now + REPORT_SECONDS, excluded
         return f"no mate in {excluded} so far"
 
     def verdict(self) -> str:

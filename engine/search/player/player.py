@@ -68,8 +68,8 @@ Steps = Generator[Pause | NetworkSearch, Report | None, Report]
 class Player:
     """One side's options, tree, clock and expectations. One thread at a time may use it.
 
-    log: receives problems. tell: receives news of a move: the book's, or of the mate search. random: for the
-    book, levels, noise and temperature.
+    log: receives problems. tell: receives messages about a move, of the book or the mate search. random: for
+    the book, levels, noise and temperature.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Player:
         self._tell = tell
         self._last: tuple[str, list[str], Line] | None = None
         self._network = ""
-        self._told = self._advice = ""
+        self._reported = self._advice = ""
         self.options = options
 
     @property
@@ -103,8 +103,8 @@ class Player:
 
     def log_once(self, text: str) -> None:
         """Log a problem unless it was the last one."""
-        if text != self._told:
-            self._told = text
+        if text != self._reported:
+            self._reported = text
             self._log(text)
 
     def _tell_once(self, text: str) -> None:
@@ -205,8 +205,8 @@ class Player:
         """Run the mate search. Return its report, or None and what the network searches."""
         search = MateSearch(task, control)
         while search.advance():
-            if news := search.progress_text():
-                self._tell(news)
+            if text := search.progress_text():
+                self._tell(text)
             yield Pause(0.0)
         report = search.report()
         if report is None:

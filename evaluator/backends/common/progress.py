@@ -27,7 +27,7 @@ def warn(text: str) -> None:
     log.warning("%s", text)
 
 
-class Listener(logging.Handler):
+class AnnouncementHandler(logging.Handler):
     """Forwards announcements, at most one per EVERY_S seconds and none in the first EVERY_S. Warnings are
     always forwarded."""
 
@@ -47,4 +47,4 @@ def listen(report: Callable[[str], None]) -> None:
     """Call `report` with each announcement, independent of the log level."""
     log.propagate = log.isEnabledFor(logging.INFO)  # else INFO messages would reach the log's handlers
     log.setLevel(logging.INFO)
-    log.addHandler(Listener(report))
+    log.addHandler(AnnouncementHandler(report))

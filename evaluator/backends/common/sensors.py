@@ -17,7 +17,7 @@ class Sensors:
         power = [] if self.watts is None else [f"{self.watts:.0f} W"]
         return ", ".join([*power, *([] if self.celsius is None else [f"{self.celsius:.0f} °C"])])
 
-    def known(self) -> dict[str, float]:
+    def measured(self) -> dict[str, float]:
         """Return the known readings by name."""
         both = {"watts": self.watts, "celsius": self.celsius}
         return {name: value for name, value in both.items() if value is not None}

@@ -19,12 +19,13 @@ from evaluator.backends.gpu.driver.device import DeviceError, NotFiniteOutput
 from evaluator.backends.gpu.driver.discovery import fastest, found_devices, select, select_all
 from evaluator.backends.gpu.driver.sensors import read_sensors
 from evaluator.backends.gpu.tuning.when import Tuning
+from evaluator.settings import ALONE, DeviceSettings
 from protocol.batch import EvaluationBatch, PositionBatch
 
 if TYPE_CHECKING:
     from evaluator.backends.common.buffer_lease import BufferLease
     from evaluator.backends.gpu.opening import OpenNetwork
-    from evaluator.backends.gpu.precision import Choice
+    from evaluator.backends.gpu.precision import Fp8Choice
     from evaluator.network.spec import NetworkSpec
 
 log = logging.getLogger(__name__)
@@ -61,15 +62,15 @@ def named_devices(device: str) -> list[str]:
 
 def open(
     network: NetworkSpec,
+    settings: DeviceSettings = ALONE,
     *,
-    threads: int | None = None,
     device: str | int = "",
     precision: str = "auto",
     weights: str = "",
     deterministic: bool = False,
     max_batch: int | None = None,
     buckets: str = "",
-    tuning: str = "before",
+    tuning: str = "",
     libraries: bool = True,
 ) -> GpuBackend:
     """Open a network on a GPU.
@@ -79,15 +80,15 @@ def open(
     encoders' weights; empty keeps those of the precision. deterministic: the same position gives the same
     bits at every batch size. max_batch: smaller values save memory (default: 1024 or slightly more; 256 on a
     GPU that shares the CPU's memory). buckets: batch sizes as in "1+8+64" (default: usual sizes up to
-    max_batch). tuning: when to measure kernels that are not cached: before the backend opens; behind, by the
-    caller of `tuned`; or off. libraries: use the vendor's libraries, too.
+    max_batch). tuning: replaces that of the settings; with `behind`, the caller of `tuned` measures.
+    libraries: use the vendor's libraries, too.
     """
     from evaluator.backends.common.batches import batch_sizes
     from evaluator.backends.gpu.opening import Wanted, open_on
     from evaluator.backends.gpu.options import AUTO, formats, tuning_of
     from evaluator.backends.gpu.run.buckets import usual_buckets
 
-    chosen, when = formats(precision, weights), tuning_of(tuning)
+    chosen, when = formats(precision, weights), tuning_of(tuning or settings.tuning)
     if chosen.fp8 and deterministic:
         raise BackendError(
             "deterministic=true and precision=fp8 exclude each other: small batches are computed in fp16"
@@ -105,9 +106,9 @@ def open(
     wanted = Wanted(chosen, deterministic, sizes, when, libraries)
     if precision != AUTO or weights:
         return GpuBackend(open_on(info, network, wanted))
-    from evaluator.backends.gpu.precision import Choice
+    from evaluator.backends.gpu.precision import Fp8Choice
 
-    choice = Choice(info, network, wanted)
+    choice = Fp8Choice(info, network, wanted)
     backend = GpuBackend(choice.open(), choice)
     if choice.verdict is None and when is Tuning.BEFORE:
         better = backend.tuned(exclusive_lease, announce)
@@ -124,7 +125,7 @@ class GpuBackend(Backend):
     max_in_flight = 2
     finite = True
 
-    def __init__(self, opened: OpenNetwork, choice: Choice | None = None) -> None:
+    def __init__(self, opened: OpenNetwork, choice: Fp8Choice | None = None) -> None:
         self._opened, self._choice, self._closed = opened, choice, False
         self.executor, self.self_check = opened.executor, opened.self_check
         self.formats = opened.wanted.formats

@@ -20,7 +20,7 @@ from evaluator.backends.gpu.blas.discovery import open_libraries
 from evaluator.backends.gpu.blas.library import Library
 from evaluator.backends.gpu.blas.product import Product
 from evaluator.backends.gpu.driver.compiler import Compiler
-from evaluator.backends.gpu.driver.device import Device, DeviceError, DeviceInfo
+from evaluator.backends.gpu.driver.device import DeviceError, DeviceInfo, Gpu
 from evaluator.backends.gpu.driver.discovery import open_device, subject_of
 from evaluator.backends.gpu.driver.target import Target
 from evaluator.backends.gpu.options import Formats, fp8_network, rounded
@@ -31,7 +31,7 @@ from evaluator.backends.gpu.plan.program import PlanError
 from evaluator.backends.gpu.plan.tiles import Measured, model_chooser
 from evaluator.backends.gpu.run.buckets import BUCKETS
 from evaluator.backends.gpu.run.executor import Executor
-from evaluator.backends.gpu.run.opening import OpeningError, open_executor
+from evaluator.backends.gpu.run.opening import DeviceOpeningError, open_executor
 from evaluator.backends.gpu.run.self_check import (
     CHECKED_MOVES,
     FP8_LIMITS,
@@ -100,6 +100,9 @@ _referring = threading.Lock()
 _measuring: dict[str, threading.Lock] = {}
 """Held while products are measured on a device of that name."""
 
+_checking: dict[tuple[str, int], threading.Lock] = {}
+"""Held while a network is checked and timed on a device: others may open there, too."""
+
 
 def _reference(network: NetworkSpec, formats: Formats, target: Target) -> _Reference:
     """Return what a network's open devices share. Raises BackendError."""
@@ -156,7 +159,7 @@ class OpenNetwork(Closing):
     def __init__(
         self,
         network: NetworkSpec,
-        device: Device,
+        device: Gpu,
         wanted: Wanted,
         *,
         libraries: Sequence[Library] = (),
@@ -169,11 +172,11 @@ class OpenNetwork(Closing):
         """lease: of the device, for the self-check. known: measurements in addition to the cache. attempt:
         ends with `close`. Raises BackendError and DeviceError."""
         info, formats = device.info, wanted.formats
-        if not info.target.known:
+        if not info.target.is_listed:
             log.warning("%s: target %s: %s", info.name, info.target.name, info.target.note)
         self.name = f"{info.name} ({info.target.name}, {formats}, {info.driver})"
         self.device, self.wanted, self.provisional = device, wanted, False
-        self._given, self._libraries, self._attempt, self._lease = network, libraries, attempt, lease
+        self._stored, self._libraries, self._attempt, self._lease = network, libraries, attempt, lease
         self._reference = _reference(network, formats, info.target)
         self.network = self._reference.network
         self._compiler = compiler or Compiler(device)
@@ -192,7 +195,7 @@ class OpenNetwork(Closing):
         self._plan = self._make_plan(tuner)
         try:
             self.executor, self.self_check = self._open_measured(tuner)
-        except (OpeningError, SelfCheckError) as error:
+        except (DeviceOpeningError, SelfCheckError) as error:
             raise BackendError(str(error)) from error
         self._plan.forget()  # the device has all weights now
 
@@ -241,8 +244,10 @@ class OpenNetwork(Closing):
         self_check = SelfCheck(executor, self._reference.checks, self.name)
         try:
             if wanted.check:
-                self_check.run()
-                self_check.choose_streams()
+                info = self.device.info
+                with _checking.setdefault((info.name, info.index), threading.Lock()):
+                    self_check.run()
+                    self_check.choose_streams()
         except BaseException:
             executor.close()
             raise
@@ -253,7 +258,7 @@ class OpenNetwork(Closing):
             check.expected.start()
 
     def _open_by_guess(self, tuner: Tuner) -> tuple[Executor, SelfCheck]:
-        """Open by guesses; if that fails, by measurements. Raises OpeningError and SelfCheckError."""
+        """Open by guesses; if that fails, by measurements. Raises DeviceOpeningError and SelfCheckError."""
         info, wanted = self.device.info, self.wanted
         quick = QuickChooser(info, wanted.formats.stored, self._libraries, tuner.known)
         if not wanted.trial:
@@ -264,7 +269,7 @@ class OpenNetwork(Closing):
         guessed = replace(self._plan, choose=quick.choose, measurements=None, blocks=0, weights={})
         try:
             opened = self._open(guessed, None)
-        except (OpeningError, SelfCheckError, DeviceError) as error:
+        except (DeviceOpeningError, SelfCheckError, DeviceError) as error:
             log.warning("%s; measuring the kernels again", error)
             if crashes.records():
                 self._measure(tuner)
@@ -275,7 +280,7 @@ class OpenNetwork(Closing):
         return opened
 
     def _measure(self, tuner: Tuner) -> None:
-        """Measure the products that the tuner does not know in a child process. Raises OpeningError."""
+        """Measure the products that the tuner does not know in a child process. Raises DeviceOpeningError."""
         info = self.device.info
         announce(f"measuring matrix products on {info.name}; the next start needs none of it")
 
@@ -291,7 +296,7 @@ class OpenNetwork(Closing):
             try:
                 tuner.known |= measure_in_child(job, exclusive_lease, progress)
             except DeviceError as error:
-                raise OpeningError(f"{info.name}: {error}") from error
+                raise DeviceOpeningError(f"{info.name}: {error}") from error
 
     def _job(self, buckets: tuple[int, ...]) -> TuningJob:
         info = self.device.info
@@ -313,7 +318,7 @@ class OpenNetwork(Closing):
         again = replace(
             self.wanted, buckets=buckets, tuning=Tuning.OFF, libraries=bool(self._libraries), check=True
         )
-        found = open_on(info, self._given, again, lease=lease, known=known)
+        found = open_on(info, self._stored, again, lease=lease, known=known)
         if found.provisional or found.executor.buckets != buckets:
             found.close()
             why = "not all could be measured" if found.provisional else "there is no memory to open it twice"

@@ -62,7 +62,7 @@ def formats(precision: str, weights: str) -> Formats:
                 f"weights={weights} goes with precision=fp16, not with {precision}, which has its own"
             )
         log.warning(
-            "precision=fp8 changes what the network says; precision=auto takes it only where games showed no "
+            "precision=fp8 changes the network's outputs; precision=auto takes it only where games showed no "
             "loss. `wavefront-evaluator verify --precision` prints by how much"
         )
         return Formats(fp8=FP8_POSITIONS)
@@ -120,7 +120,7 @@ def rounded(network: NetworkSpec, form: WeightFormat | None) -> NetworkSpec:
         raise BackendError(f"weights={form.value} is for attention networks; this one has no encoders")
     if form is WeightFormat.INT4:
         log.warning(
-            "weights=int4 is an experiment: it changes what the network says. `wavefront-evaluator verify "
+            "weights=int4 is an experiment: it changes the network's outputs. `wavefront-evaluator verify "
             "--backend gpu:weights=int4` prints by how much"
         )
     return rounded_network(network, form)

@@ -66,7 +66,7 @@ LIMITS = RoundingError(0.0018, 0.98, 0.006, 0.2, 0.45, 5.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Fp8Verdict:
     """fp8_from: smallest batch in fp8; 0: all in fp16. text: why, with figures, for people."""
 
     fp8_from: int
@@ -99,23 +99,23 @@ def rounding_error(exact: EvaluationBatch, found: EvaluationBatch, batch: Positi
     return RoundingError(*(float(each) for each in figures))
 
 
-def judged(error: RoundingError, speeds: Mapping[int, tuple[float, float]]) -> Verdict:
+def judged(error: RoundingError, speeds: Mapping[int, tuple[float, float]]) -> Fp8Verdict:
     """Return the verdict. speeds: milliseconds in fp16 and in fp8, by batch size."""
     times = {size: exact / rounded for size, (exact, rounded) in sorted(speeds.items())}
     slow = [size for size, ratio in times.items() if ratio < WORTHWHILE]
     fast = [size for size in times if size > max(slow, default=0)]
     text = ", ".join(f"{ratio:.2f} times as fast at {size}" for size, ratio in times.items())
     if not fast:
-        return Verdict(0, f"fp8 is {text} positions")
+        return Fp8Verdict(0, f"fp8 is {text} positions")
     text = (
         f"fp8 is {text} positions; KL {error.kl:.4f}, same move {error.same_move:.1%}, "
         f"W − L off by {error.value:.4f}, at most {error.largest_value:.3f}"
     )
     too_large = error.beyond(LIMITS)
-    return Verdict(0, f"{text}: too much, {too_large}") if too_large else Verdict(fast[0], text)
+    return Fp8Verdict(0, f"{text}: too much, {too_large}") if too_large else Fp8Verdict(fast[0], text)
 
 
-class Choice:
+class Fp8Choice:
     """The choice for one network and card. verdict: None until it is known."""
 
     def __init__(self, info: DeviceInfo, network: NetworkSpec, wanted: Wanted) -> None:
@@ -124,7 +124,7 @@ class Choice:
         if not reason and wanted.buckets[-1] < FP8_POSITIONS:
             reason = f"batches of at most {wanted.buckets[-1]} positions gain nothing"
         self._path = None if reason else _path(network, info)
-        self.verdict = Verdict(0, reason) if reason else _read(self._path)
+        self.verdict = Fp8Verdict(0, reason) if reason else _read(self._path)
         self._exact: EvaluationBatch | None = None
         self._times: dict[int, float] = {}
 
@@ -204,9 +204,9 @@ def _path(network: NetworkSpec, info: DeviceInfo) -> Path | None:
     return cached_file("precision", f"{digest}.json")
 
 
-def _read(path: Path | None) -> Verdict | None:
+def _read(path: Path | None) -> Fp8Verdict | None:
     """Return a kept verdict; None if the file is missing or damaged."""
     try:
-        return None if path is None else Verdict(**json.loads(path.read_text("utf-8")))
+        return None if path is None else Fp8Verdict(**json.loads(path.read_text("utf-8")))
     except (OSError, ValueError, TypeError):
         return None

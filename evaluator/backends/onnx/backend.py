@@ -35,6 +35,7 @@ from evaluator.backends.onnx.runtime import onnxruntime as ort
 from evaluator.backends.onnx.sessions import open_session
 from evaluator.network.describe import cost_of
 from evaluator.network.spec import AttentionBody, NetworkSpec
+from evaluator.settings import DeviceSettings
 from protocol.batch import EvaluationBatch, PositionBatch
 
 _log = logging.getLogger(__name__)
@@ -62,8 +63,8 @@ def unavailable() -> str | None:
 
 def open(
     network: NetworkSpec,
+    settings: DeviceSettings,
     *,
-    threads: int | None = None,
     int8: bool | None = None,
     provider: str = "cpu",
     device: int = 0,
@@ -85,7 +86,7 @@ def open(
             int8 = prefers_int8(network)
         elif not isinstance(int8, bool):
             raise BackendError(f"backend onnx: int8 is true or false, not {int8!r}")
-        return OnnxBackend(network, threads=threads, int8=int8)
+        return OnnxBackend(network, threads=settings.threads, int8=int8)
     if int8:
         raise BackendError(f"int8 is for the CPU; open the network without it, or without provider={name}")
     if precision not in ("", "fp16", "fp32"):
@@ -96,7 +97,7 @@ def open(
     chosen = select(name, device)
     half = precision == "fp16" if precision else chosen.kind != "CPU"
     sizes = batch_sizes(str(buckets)) or BUCKETS
-    return ProviderBackend(network, chosen, half=half, buckets=sizes, threads=threads)
+    return ProviderBackend(network, chosen, half=half, buckets=sizes, threads=settings.threads)
 
 
 def prefers_int8(network: NetworkSpec) -> bool:
@@ -146,7 +147,7 @@ class OnnxBackend(Backend):
     on_host = True
     max_batch = 1024
 
-    def __init__(self, network: NetworkSpec, *, threads: int | None = None, int8: bool = False) -> None:
+    def __init__(self, network: NetworkSpec, *, threads: int = 0, int8: bool = False) -> None:
         self.threads = threads or default_threads()
         precision = "int8" if int8 else "fp32"
         self.device = f"CPU, {self.threads} thread{'s' if self.threads > 1 else ''}, {precision}"
@@ -210,7 +211,7 @@ class OnnxBackend(Backend):
             self._session = self._paired = None
 
 
-def measured_roundings(network: NetworkSpec, threads: int | None = None, nice: int = 0) -> Known:
+def measured_roundings(network: NetworkSpec, threads: int = 0, nice: int = 0) -> Known:
     """Measure a network's roundings and their error (`check_error`). nice: of the process."""
     if nice and hasattr(os, "nice"):
         os.nice(nice)

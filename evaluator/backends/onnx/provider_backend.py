@@ -46,7 +46,7 @@ class ProviderBackend(Backend):
         *,
         half: bool,
         buckets: tuple[int, ...] = BUCKETS,
-        threads: int | None = None,
+        threads: int = 0,
     ) -> None:
         """half: compute in fp16. threads: of the CPU. Raises BackendError, also for wrong values."""
         if crash := crashes.excluded(device.subject):

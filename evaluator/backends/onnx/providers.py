@@ -34,7 +34,7 @@ _KINDS = ("GPU", "CPU", "NPU")
 
 
 @dataclass(frozen=True, slots=True)
-class Provider:
+class OrtProvider:
     """name: in options. key: ONNX Runtime's name. auto: `auto` may try it. options: constant options for ONNX
     Runtime."""
 
@@ -44,25 +44,25 @@ class Provider:
     options: Mapping[str, str] = field(default_factory=dict)
 
 
-CPU_PROVIDER = Provider("cpu", CPU)
+CPU_PROVIDER = OrtProvider("cpu", CPU)
 
 PROVIDERS = {
     provider.name: provider
     for provider in (
         CPU_PROVIDER,
-        Provider("directml", "DmlExecutionProvider"),
-        Provider("migraphx", "MIGraphXExecutionProvider", auto=False),
-        Provider("openvino", "OpenVINOExecutionProvider"),
-        Provider("cuda", "CUDAExecutionProvider"),
+        OrtProvider("directml", "DmlExecutionProvider"),
+        OrtProvider("migraphx", "MIGraphXExecutionProvider", auto=False),
+        OrtProvider("openvino", "OpenVINOExecutionProvider"),
+        OrtProvider("cuda", "CUDAExecutionProvider"),
         # TensorRT rejects tensors in fp16 without this option.
-        Provider("tensorrt", "TensorrtExecutionProvider", auto=False, options={"trt_fp16_enable": "1"}),
-        Provider(
+        OrtProvider("tensorrt", "TensorrtExecutionProvider", auto=False, options={"trt_fp16_enable": "1"}),
+        OrtProvider(
             "coreml",
             "CoreMLExecutionProvider",
             auto=False,
             options={"ModelFormat": "MLProgram", "RequireStaticInputShapes": "1"},
         ),
-        Provider("webgpu", "WebGpuExecutionProvider"),
+        OrtProvider("webgpu", "WebGpuExecutionProvider"),
     )
 }
 """All providers, by name. `auto` does not try MIGraphX and TensorRT, which compile for minutes, nor CoreML:
@@ -77,7 +77,7 @@ class ProviderDevice:
     provider's own name of it. handle: ONNX Runtime's object, if it listed the device itself.
     """
 
-    provider: Provider
+    provider: OrtProvider
     kind: str
     name: str
     source: str
@@ -118,7 +118,7 @@ def found_providers() -> FoundProvider:
         subject = f"onnxruntime|{name}|{source}|{__version__}"
         try:
             if crash := crashes.excluded(subject):
-                raise BackendError(f"it is not used: {crash}; {crashes.RETRY}")
+                raise BackendError(f"disabled after a crash: {crash}; {crashes.RETRY}")
             with crashes.attempt(subject, Phase.OPENING):
                 found = _devices_of(provider, source)
         except Exception as error:  # of a library that is not ours
@@ -208,7 +208,7 @@ def _options_of(device: ProviderDevice, *, half: bool, threads: int) -> dict[str
     return options
 
 
-def _load_libraries(provider: Provider) -> None:
+def _load_libraries(provider: OrtProvider) -> None:
     """Load CUDA's libraries from NVIDIA's packages, if these are installed."""
     if provider.name in ("cuda", "tensorrt") and hasattr(ort, "preload_dlls"):
         ort.preload_dlls()
@@ -245,7 +245,7 @@ def _register_plugins() -> tuple[dict[str, str], dict[str, str]]:
         subject = f"onnxruntime|{source}|{__version__}"
         try:
             if crash := crashes.excluded(subject):
-                raise BackendError(f"it is not used: {crash}; {crashes.RETRY}")
+                raise BackendError(f"disabled after a crash: {crash}; {crashes.RETRY}")
             library = _library_of(package)
             with crashes.attempt(subject, Phase.OPENING):
                 ort.register_execution_provider_library(package, library)
@@ -267,7 +267,7 @@ def _library_of(package: str) -> str:
     return library
 
 
-def _devices_of(provider: Provider, source: str) -> list[ProviderDevice]:
+def _devices_of(provider: OrtProvider, source: str) -> list[ProviderDevice]:
     """Return the devices of a provider, as ONNX Runtime lists them or as the provider does."""
     listed = ort.get_ep_devices() if hasattr(ort, "get_ep_devices") else []
     own = [each for each in listed if each.ep_name == provider.key]
@@ -276,7 +276,7 @@ def _devices_of(provider: Provider, source: str) -> list[ProviderDevice]:
     return [_listed_device(provider, source, str(number), each) for number, each in enumerate(own)]
 
 
-def _listed_device(provider: Provider, source: str, number: str, handle: Any) -> ProviderDevice:
+def _listed_device(provider: OrtProvider, source: str, number: str, handle: Any) -> ProviderDevice:
     hardware = handle.device
     kind = hardware.type.name
     name = hardware.metadata.get("Description", "") or hardware.vendor
@@ -287,7 +287,7 @@ def _openvino_name(handle: Any) -> str:
     return str(handle.ep_metadata.get("ov_device", ""))
 
 
-def _unlisted_devices(provider: Provider, source: str) -> list[ProviderDevice]:
+def _unlisted_devices(provider: OrtProvider, source: str) -> list[ProviderDevice]:
     """Return the devices of a provider that is part of this build of onnxruntime but lists none."""
     if provider.name != "openvino":
         return [ProviderDevice(provider, "GPU", "", source, "0")]

@@ -26,6 +26,7 @@ from evaluator.network.policy_tables import (
     source_of_policy,
 )
 from evaluator.network.schema import InputEmbedding
+from evaluator.settings import DeviceSettings
 from protocol.batch import EvaluationBatch, PositionBatch
 
 
@@ -52,9 +53,7 @@ def unavailable() -> str | None:
     return None
 
 
-def open(
-    network: spec.NetworkSpec, *, threads: int | None = None, dtype: str = "float32"
-) -> ReferenceBackend:
+def open(network: spec.NetworkSpec, settings: DeviceSettings, *, dtype: str = "float32") -> ReferenceBackend:
     return ReferenceBackend(network, dtype=dtype)
 
 

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from evaluator.backends.common.base import Backend
 from evaluator.network.spec import NetworkSpec
+from evaluator.settings import DeviceSettings
 from protocol.batch import PLANES, EvaluationBatch, PositionBatch
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -90,7 +91,7 @@ def unavailable() -> str | None:
     return None
 
 
-def open(network: NetworkSpec | None, *, threads: int | None = None) -> RandomBackend:
+def open(network: NetworkSpec | None, settings: DeviceSettings) -> RandomBackend:
     return RandomBackend()
 
 

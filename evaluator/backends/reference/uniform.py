@@ -7,6 +7,7 @@ import numpy as np
 
 from evaluator.backends.common.base import Backend
 from evaluator.network.spec import NetworkSpec
+from evaluator.settings import DeviceSettings
 from protocol.batch import EvaluationBatch, PositionBatch
 
 NEEDS_NETWORK = False
@@ -16,7 +17,7 @@ def unavailable() -> str | None:
     return None
 
 
-def open(network: NetworkSpec | None, *, threads: int | None = None) -> UniformBackend:
+def open(network: NetworkSpec | None, settings: DeviceSettings) -> UniformBackend:
     return UniformBackend()
 
 

@@ -26,6 +26,7 @@ from evaluator.backends.common.probe import probe_batch
 from evaluator.devices.machine import MAX_OTHERS_SHARE, others_share, reading
 from evaluator.scheduling.growth import Growth, is_flat
 from evaluator.scheduling.latency import LAUNCH_MS, LAUNCH_ON_CPU_MS, LatencyModel, steps_to
+from evaluator.settings import DeviceSettings
 from protocol.batch import PositionBatch
 from protocol.common.closing import Closing
 
@@ -153,10 +154,8 @@ class BatchTimer(Closing):
 def latency_model(
     backend: Backend,
     content_hash: str,
-    threads: int | None,
+    settings: DeviceSettings,
     *,
-    budget_s: float,
-    use_cache: bool,
     clock: Callable[[], float] = time.perf_counter,
     lease: DeviceLease = exclusive_lease,
     equal: LatencyModel | None = None,
@@ -169,8 +168,8 @@ def latency_model(
     cached only if they are shorter: longer ones depend on what else ran. clock: seconds. lease: as in
     time_batches. equal: model whose curve is used. factor: for its times, which are then measured in use.
     """
-    caches = use_cache and not backend.provisional
-    path = _cache_path(backend, content_hash, threads) if caches else None
+    caches = settings.latency_cache and not backend.provisional
+    path = _cache_path(backend, content_hash, settings.threads) if caches else None
     same = None if equal is None else equal.growth
     points = _read(path) if path is not None and (same is None or factor is not None) else None
     # A size between two buckets takes as long as the larger one, and would look like a step without gain.
@@ -184,7 +183,7 @@ def latency_model(
         points = {size: ms for size, ms in points.items() if size in run}
     if not points:
         before = reading()
-        points = time_batches(backend, steps, budget_s, clock=clock, lease=lease)
+        points = time_batches(backend, steps, settings.calibration_s, clock=clock, lease=lease)
         if others_share(before, reading()) > MAX_OTHERS_SHARE:
             doubted = points
             log.info("other programs keep the machine busy: the latency curve will be measured again")
@@ -203,14 +202,22 @@ def latency_model(
     return model, save
 
 
-def _cache_path(backend: Backend, content_hash: str, threads: int | None) -> Path | None:
+def _cache_path(backend: Backend, content_hash: str, threads: int) -> Path | None:
     versions = []
     for library in _LIBRARIES:
         try:
             versions.append(f"{library} {importlib.metadata.version(library)}")
         except importlib.metadata.PackageNotFoundError:
             continue
-    key = [CODE_VERSION, backend.name, backend.device, content_hash, threads, os.cpu_count(), versions]
+    key = [
+        CODE_VERSION,
+        backend.name,
+        backend.device,
+        content_hash,
+        threads or None,
+        os.cpu_count(),
+        versions,
+    ]
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:24]
     return cached_file("latency", f"{digest}.json")
 

@@ -7,14 +7,15 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluator.backends import for_each_device, open_backend, parse_backend, prepare_backend, with_tuning
+from evaluator.backends import for_each_device, open_backend, parse_backend, prepare_backend
 from evaluator.backends.common.base import Backend, BackendError
 from evaluator.devices.opening.calibration import latency_model
 from evaluator.devices.runners import Device, Runner, new_runner
@@ -22,6 +23,7 @@ from evaluator.devices.served_network import ServedNetwork
 from evaluator.network.describe import cost_of
 from evaluator.scheduling.batching import LatencyTargets
 from evaluator.scheduling.latency import LatencyModel
+from evaluator.settings import DeviceSettings
 from protocol.wire.messages import NetworkInfo
 
 if TYPE_CHECKING:
@@ -43,20 +45,13 @@ WITHOUT_NETWORK = ("random", "uniform")
 class Loader:
     """Loads networks onto the same devices, one after the other.
 
-    backends: names, with options as "name:key=value,key=value". Each has its own device, or several if its
-    option `device` names several ("gpu:device=0+1", "gpu:device=all"). tuning: default of the backends'
-    option `tuning`: before, behind, or off. threads: CPU threads of a backend; None for its own choice.
-    calibration_s: time limit for measuring a curve. patience_s: seconds that a network waits for the one
-    before, whose driver may hang. serving: other networks need the devices, so nothing is measured on them
-    before a network is served. Thread-safe.
+    settings: each backend has its own device, or several if its option `device` names several
+    ("gpu:device=0+1", "gpu:device=all"). patience_s: seconds that a network waits for the one before, whose
+    driver may hang. serving: other networks need the devices, so nothing is measured on them before a network
+    is served. Thread-safe.
     """
 
-    backends: tuple[str, ...]
-    threads: int | None = None
-    calibration_s: float = 0.4
-    cache: bool = True
-    tuning: str = "before"
-    targets: LatencyTargets = field(default_factory=LatencyTargets)
+    settings: DeviceSettings
     open_backend: Callable[..., Backend] = open_backend
     progress: Callable[[str], None] = log.info
     patience_s: float = 300.0
@@ -67,6 +62,12 @@ class Loader:
     _served: list[ServedNetwork] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
+    @property
+    def targets(self) -> LatencyTargets:
+        """Latency targets by class."""
+        wanted = self.settings
+        return LatencyTargets(wanted.play_latency_ms, wanted.analysis_latency_ms, wanted.selfplay_latency_ms)
+
     def load(
         self,
         path: str | Path | None,
@@ -75,22 +76,29 @@ class Loader:
         *,
         taken: Collection[str] = (),
     ) -> ServedNetwork:
-        """Load a file and open it on every device. If a network with the same content and heads is open,
-        return that.
+        """Load one network. See `load_all`."""
+        return self.load_all([(path, policy_head, value_head)], taken=taken)[0]
 
-        path: "" for `shipped_network`, None for backends without a network. taken: names that it must not
-        get, in addition to those of other networks. Raises NetworkError, BackendError or OSError with a
-        message for the user.
+    def load_all(
+        self, wanted: Sequence[tuple[str | Path | None, str, str]], *, taken: Collection[str] = ()
+    ) -> list[ServedNetwork]:
+        """Load files and open them on every device. A network with the same content and heads as an open one
+        is that one. Files are read and opened concurrently; each network is then measured alone.
+
+        wanted: path, policy head and value head; path "" for `shipped_network`, None for backends without a
+        network. taken: names that they must not get, in addition to those of other networks. Raises
+        NetworkError, BackendError or OSError with a message for the user.
         """
         with self._turn():
-            network = self._read(path, policy_head, value_head)
-            for served in self._served:
-                if network is not None and not served.closing and _same(served.info, network):
-                    log.info("%s is served already, as network %s", path, served.info.name)
-                    return served
-            served = self._open_everywhere(network, taken=taken)
-            self._served.append(served)
-            return served
+            with ThreadPoolExecutor(len(wanted)) as readers:
+                networks = [*readers.map(lambda each: self._read(*each), wanted)]
+            keys = [place if each is None else _key(each) for place, each in enumerate(networks)]
+            known: dict[object, ServedNetwork] = {
+                _key(served.info): served for served in self._served if not served.closing
+            }
+            new = {key: each for key, each in zip(keys, networks, strict=True) if key not in known}
+            known |= zip(new, self._open_everywhere([*new.values()], taken=taken), strict=True)
+            return [known[key] for key in keys]
 
     def reload(
         self, old: ServedNetwork, path: str | Path | None, policy_head: str = "", value_head: str = ""
@@ -103,15 +111,15 @@ class Loader:
 
         with self._turn():
             network = self._read(path, policy_head, value_head)
-            if network is None or _same(old.info, network):
+            if network is None or _key(old.info) == _key(network):
                 return None
             if int(network.input_format) != old.info.input_format:
                 raise NetworkError(
                     f"{path}: its input format is {int(network.input_format)}, that of network "
                     f"{old.info.name} was {old.info.input_format}; load it under another name"
                 )
-            served = self._open_everywhere(network, old.info.name)
-            self._served[self._served.index(old)] = served
+            (served,) = self._open_everywhere([network], old.info.name)
+            self._served.remove(old)
             return served
 
     def forget(self, network: ServedNetwork) -> None:
@@ -128,9 +136,7 @@ class Loader:
     def _turn(self) -> Iterator[None]:
         """Let one network load at a time. Raises BackendError if the one before takes too long."""
         if not self._lock.acquire(timeout=self.patience_s):
-            raise BackendError(
-                f"another network is in the way: {self.doing()}; if a driver hangs, start the service again"
-            )
+            raise BackendError(f"another load is running ({self.doing()}); retry, or restart the service")
         try:
             yield
         finally:
@@ -149,34 +155,47 @@ class Loader:
         preparing = self._prepare()
         if not path:
             preparing.join()  # the choice of the network depends on the devices
-            path = shipped_network(self.backends)
+            path = shipped_network(self.settings.backend)
         self._report(f"loading {path}")
         network = load_network(path, policy_head=policy_head or None, value_head=value_head or None)
         preparing.join()
         return network
 
     def _open_everywhere(
-        self, network: NetworkSpec | None, name: str = "", taken: Collection[str] = ()
-    ) -> ServedNetwork:
-        """Open a network on every device. name: empty for an unused name that is not in `taken`."""
+        self, networks: Sequence[NetworkSpec | None], name: str = "", taken: Collection[str] = ()
+    ) -> list[ServedNetwork]:
+        """Open networks on every device. name: empty for unused names that are not in `taken`."""
         named = self._named_backends()
         self._report(f"opening the {', '.join(dict.fromkeys(each for each, _ in named))} backend")
-        reopen = [
-            partial(self.open_backend, backend, network, threads=self.threads, **options)
-            for backend, options in named
+        settings = self.settings
+        if self.serving and settings.tuning == "before":
+            settings = replace(settings, tuning="behind")
+        calls = [
+            [partial(self.open_backend, backend, network, settings, **options) for backend, options in named]
+            for network in networks
         ]
         if not self._devices:
             self._devices = [Device(f"{index}:{backend}") for index, (backend, _) in enumerate(named)]
-        runners: list[Runner] = []
-        backends = _opened(reopen)
+        backends = _opened([call for each in calls for call in each])
+        before = len(self._served)
         try:
             # One after the other: another device's work would hold the interpreter and lengthen the times.
-            for device, backend, again in zip(self._devices, backends, reopen, strict=True):
-                runners.append(self._measured(device, backend, network, again, runners))
+            left = iter(backends)
+            for network, reopen in zip(networks, calls, strict=True):
+                runners: list[Runner] = []
+                for device, again in zip(self._devices, reopen, strict=True):
+                    runners.append(self._measured(device, next(left), network, again, runners))
+                self._served.append(self._made(network, runners, name, taken))
         except BaseException:
+            del self._served[before:]
             for backend in backends:
                 backend.close()
             raise
+        return self._served[before:]
+
+    def _made(
+        self, network: NetworkSpec | None, runners: list[Runner], name: str, taken: Collection[str]
+    ) -> ServedNetwork:
         first = runners[0]
         name = name or self._free_name(first.backend.name if network is None else network.name, taken)
         info = _described(name, network, first.backend, first.model)
@@ -190,7 +209,7 @@ class Loader:
             if failed.on_host and name == failed.name:
                 continue
             try:
-                backend = self.open_backend(name, network, threads=self.threads)
+                backend = self.open_backend(name, network, self.settings)
             except BackendError as error:
                 reasons.append(f"{name}: {error}")
                 continue
@@ -203,7 +222,7 @@ class Loader:
 
     def _prepare(self) -> threading.Thread:
         """Find the devices while the file is read: both can take seconds."""
-        names = dict.fromkeys(parse_backend(spec)[0] for spec in self.backends)
+        names = dict.fromkeys(parse_backend(spec)[0] for spec in self.settings.backend)
 
         def work() -> None:
             for name in names:
@@ -215,10 +234,7 @@ class Loader:
 
     def _named_backends(self) -> list[tuple[str, dict[str, Any]]]:
         """Return name and options for each device; one entry may name several. Raises BackendError."""
-        parsed = [parse_backend(spec) for spec in self.backends]
-        tuning = "behind" if self.serving and self.tuning == "before" else self.tuning
-        if tuning != "before":
-            parsed = [(name, with_tuning(name, options, tuning)) for name, options in parsed]
+        parsed = [parse_backend(spec) for spec in self.settings.backend]
         return [(name, each) for name, options in parsed for each in for_each_device(name, options)]
 
     def _measured(
@@ -231,13 +247,8 @@ class Loader:
     ) -> Runner:
         """Return a runner with a latency curve: that of an equal device or equally large network, or else an
         estimate while the device serves others. others: runners of the network on other devices."""
-        calibrate = partial(
-            latency_model,
-            content_hash="" if network is None else network.content_hash,
-            threads=self.threads,
-            budget_s=self.calibration_s,
-            use_cache=self.cache,
-        )
+        content_hash = "" if network is None else network.content_hash
+        calibrate = partial(latency_model, content_hash=content_hash, settings=self.settings)
         flop = 1 if network is None else cost_of(network).flop
         known = [(each, flop) for each in others]
         for served in reversed(self._served):
@@ -290,13 +301,9 @@ def _opened(calls: Sequence[Callable[[], Backend]]) -> list[Backend]:
     return backends
 
 
-def _same(info: NetworkInfo, network: NetworkSpec) -> bool:
-    """Return True if a file has the content and heads of a served network."""
-    return (info.content_hash, info.policy_head, info.value_head) == (
-        network.content_hash,
-        network.policy_head,
-        network.value_head,
-    )
+def _key(network: NetworkInfo | NetworkSpec) -> tuple[str, str, str]:
+    """Return what equal networks have in common: content and heads."""
+    return network.content_hash, network.policy_head, network.value_head
 
 
 def _described(name: str, network: NetworkSpec | None, backend: Backend, model: LatencyModel) -> NetworkInfo:

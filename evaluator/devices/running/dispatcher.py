@@ -24,7 +24,7 @@ from evaluator.devices.running.tuning import BackgroundTuning
 from evaluator.devices.running.watchdog import Patience
 from evaluator.devices.running.workers import Choice, Workers
 from evaluator.devices.served_network import Job, ServedNetwork
-from evaluator.scheduling.batching import LatencyTargets, Launch, Wait
+from evaluator.scheduling.batching import LatencyTargets, LaunchNow, Wait
 from evaluator.scheduling.placement import Leave, Station, free_at_ms, place, share_out
 from evaluator.scheduling.requests import Request
 from evaluator.scheduling.scheduler import Order, QueueLimits, Scheduler
@@ -42,7 +42,8 @@ TOLD = 16
 class Dispatcher:
     """The served networks and the threads that run them.
 
-    post: see Post. limits: of the queues. patience: time limits for devices. on_hung, on_moved: see Failover.
+    post: see Post. limits: of the queues. patience: time limits for devices. on_hung, on_moved: see
+    DeviceFailover.
     """
 
     def __init__(
@@ -336,7 +337,7 @@ def next_job(networks: Sequence[ServedNetwork], device: Device, now: float) -> C
     for network, runner in waiting:
         policy, queue, skip = runner.policy, network.scheduler, 0
         most = min(policy.largest_batch, limit)
-        decision: Launch | Wait
+        decision: LaunchNow | Wait
         # A side-by-side batch has its own part of the processor and need not wait for the one in flight.
         blocked_until = None if runner.backend.side_by_side else busy_until
         if len(network.in_use) == 1:
@@ -345,7 +346,7 @@ def next_job(networks: Sequence[ServedNetwork], device: Device, now: float) -> C
             others = [station(each, now) for each in network.in_use if each is not runner]
             own = station(runner, now)
             decision, skip = place(queue, policy, most, own, others, now, blocked_until)
-        if isinstance(decision, Launch):
+        if isinstance(decision, LaunchNow):
             positions = decision.positions
             # Only a batch that runs alone tells its time, so a trial among concurrent ones would never end.
             alone = positions == policy.model.trial and runner.backend.computes_beside(positions)

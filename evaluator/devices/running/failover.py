@@ -74,7 +74,7 @@ Watched: TypeAlias = Attempt | Job | ServedNetwork | StandbyWait | Stuck
 """Work for the watchdog; an opening standby is represented by its network."""
 
 
-class Failover:
+class DeviceFailover:
     """Retries or answers failed work, excludes devices and takes them into use again.
 
     lock: the dispatcher's; held in all calls. networks: the dispatcher's list of served networks. post: see

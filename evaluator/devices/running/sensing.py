@@ -63,7 +63,7 @@ class Sensing:
             self._read = {name: each for name, each in self._read.items() if name in backends}
         for name, backend in backends.items():
             sensors = backend.sensors()
-            known = {} if sensors is None else sensors.known()
+            known = {} if sensors is None else sensors.measured()
             with self._lock:
                 if known:
                     self._read[name] = self._clock(), known

@@ -45,22 +45,22 @@ JOIN_S = 1.0
 class BackgroundTuning:
     """Tunes networks that are served by guesses.
 
-    lock: the dispatcher's. networks: its list of served networks. news: condition of the same lock, notified
-    when a batch ends on a reserved device. notify: wakes a device to check the queues; called with the lock
-    held. on_moved: see Failover.
+    lock: the dispatcher's. networks: its list of served networks. changed: condition of the same lock,
+    notified when a batch ends on a reserved device. notify: wakes a device to check the queues; called with
+    the lock held. on_moved: see DeviceFailover.
     """
 
     def __init__(
         self,
         lock: threading.RLock,
         networks: Sequence[ServedNetwork],
-        news: threading.Condition,
+        changed: threading.Condition,
         notify: Callable[[Device], None],
         on_moved: Callable[[], None],
     ) -> None:
         self._lock = lock
         self._networks = networks
-        self._news = news
+        self._changed = changed
         self._notify = notify
         self._on_moved = on_moved
         self._waiting: deque[tuple[ServedNetwork, Runner]] = deque()
@@ -79,7 +79,7 @@ class BackgroundTuning:
         """End the running measurement, and begin no other. Without the lock."""
         with self._lock:
             self._stopping = True
-            self._news.notify_all()
+            self._changed.notify_all()
             thread = self._thread
         if thread is not None:
             thread.join(JOIN_S)
@@ -171,7 +171,7 @@ class BackgroundTuning:
                 self._wait(network)
 
     def _wait(self, network: ServedNetwork) -> None:
-        self._news.wait(LOOK_S)
+        self._changed.wait(LOOK_S)
         self._check(network)
 
     def _check(self, network: ServedNetwork) -> None:

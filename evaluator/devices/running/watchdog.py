@@ -75,7 +75,7 @@ class Watchdog(Generic[W]):
         """Exists only while something is watched for longer than a tick: reading it takes 1 ms."""
         self._ticked: set[W] = set()
         """The work that was watched at the last tick."""
-        self._news = threading.Condition(lock)
+        self._changed = threading.Condition(lock)
         self._due_ms: dict[W, float] = {}
         self._wakes_ms = float("inf")
         self._used = False
@@ -91,7 +91,7 @@ class Watchdog(Generic[W]):
             self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
             self._thread.start()
         elif due_ms < self._wakes_ms:
-            self._news.notify()
+            self._changed.notify()
 
     def done(self, work: W) -> bool:
         """Stop watching. Returns False if the work was given up before."""
@@ -104,10 +104,10 @@ class Watchdog(Generic[W]):
     def stop(self) -> None:
         """End the thread. Work that is watched then is never reported."""
         self._stopping = True
-        self._news.notify()
+        self._changed.notify()
 
     def _run(self) -> None:
-        with self._news:
+        with self._changed:
             while not self._stopping:
                 now = now_ms()
                 due_ms = min(self._due_ms.values(), default=float("inf"))
@@ -116,7 +116,7 @@ class Watchdog(Generic[W]):
                     ticks = self._used or bool(self._due_ms)
                     self._used = False
                     self._wakes_ms = min(due_ms, now + TICK_MS) if ticks else float("inf")
-                    self._news.wait((self._wakes_ms - now) / 1000 if ticks else None)
+                    self._changed.wait((self._wakes_ms - now) / 1000 if ticks else None)
                     self._allow_for_lost_time(now_ms() - self._wakes_ms)
                     continue
                 for work in [work for work, due_ms in self._due_ms.items() if due_ms <= now]:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from evaluator.devices.machine import OtherPrograms
 from evaluator.devices.metrics import Metrics
 from evaluator.devices.runners import Device, Runner, evaluate, now_ms
-from evaluator.devices.running.failover import Attempt, Failover, Post, probe
+from evaluator.devices.running.failover import Attempt, DeviceFailover, Post, probe
 from evaluator.devices.running.trials import next_trial, run_trial
 from evaluator.devices.running.watchdog import Patience
 from evaluator.devices.served_network import Job, ServedNetwork
@@ -65,7 +65,7 @@ class Workers:
         self._post = post
         self._metrics = metrics
         self._on_moved = on_moved
-        self.failover = Failover(
+        self.failover = DeviceFailover(
             lock,
             networks,
             post,
@@ -322,7 +322,7 @@ class Workers:
 
     def learn(self, runner: Runner, positions: int, milliseconds: float) -> None:
         """Correct a runner's latency curve by a batch, and announce it once it is complete."""
-        if runner.learn(positions, milliseconds, disturbed=self.machine_is_busy(now_ms())):
+        if runner.learn(positions, milliseconds, busy=self.machine_is_busy(now_ms())):
             self._on_moved()
 
     def _tried(self, attempt: Attempt, start: float, failure: BaseException | None) -> bool:

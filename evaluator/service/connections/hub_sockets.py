@@ -123,14 +123,14 @@ class HubSockets:
             self.wakeup.awake()
             woken = self.hub.wait(0)
         self.has_message = self.hub.has_message
-        news = self.hub.has_events or bool(self._log.waiting)
+        waiting = self.hub.has_events or bool(self._log.waiting)
         if router is not None:
             self.has_message |= router.look()
-            news = news or router.has_events()
-        return news
+            waiting = waiting or router.has_events()
+        return waiting
 
     def attend(self) -> None:
-        self._log.log(self.hub.news(), self.closed_connections)
+        self._log.log(self.hub.endings(), self.closed_connections)
         if self._router is not None:
             self._router.attend()
 
@@ -139,9 +139,9 @@ class HubSockets:
 
     def give_back(self) -> None:
         # Using a socket of ZeroMQ consumes its descriptor's signal, which would have woken the owner.
-        news = self._router is not None and self._router.look()
+        waiting = self._router is not None and self._router.look()
         self._in_use.release()
-        if news:
+        if waiting:
             self.wakeup.wake()
 
     def connections(self) -> Iterator[int]:

@@ -66,10 +66,10 @@ class ClosedLog:
         self.waiting: list[tuple[str, str]] = []
         """Address and reason of connections that `log` will log next."""
 
-    def log(self, news: Iterable[tuple[str, str]], closed: Mapping[str, int]) -> None:
-        """Log connections, now or later. news: some of them, by address and reason. closed: their number by
+    def log(self, endings: Iterable[tuple[str, str]], closed: Mapping[str, int]) -> None:
+        """Log connections, now or later. endings: some, by address and reason. closed: their number by
         reason, since the start."""
-        self.waiting += news
+        self.waiting += endings
         now = time.perf_counter()
         if now < self._log_at or not self.waiting:
             return

@@ -93,7 +93,7 @@ class ZeroMqSockets:
         """Start of each connection without a message, in seconds of the monotonic clock."""
         self._look_at_ms = 0.0
         self._closed: Counter[str] = Counter()
-        self._news: list[tuple[str, str]] = []
+        self._endings: list[tuple[str, str]] = []
         self._log = ClosedLog()
         self._router.monitor("inproc://connections", zmq.Event.ACCEPTED | zmq.Event.DISCONNECTED)
         self._monitor = self._context.socket(zmq.PAIR)
@@ -163,17 +163,17 @@ class ZeroMqSockets:
             self._look_at_ms = 1000 * now + LOOK_MS
             for descriptor in sending_too_much(list(self._since)) if sys.platform == "linux" else ():
                 self._end(descriptor, "frame")
-        self._log.log(self._news, self._closed)
-        self._news.clear()
+        self._log.log(self._endings, self._closed)
+        self._endings.clear()
 
     def borrow(self) -> bool:
         return self._in_use.acquire(blocking=False)
 
     def give_back(self) -> None:
         # Using a socket consumes its descriptor's signal, which would have woken the owner.
-        news = multipart.has_message(self._router)
+        has_message = multipart.has_message(self._router)
         self._in_use.release()
-        if news:
+        if has_message:
             self.wakeup.wake()
 
     def connections(self) -> Iterator[int]:
@@ -206,8 +206,8 @@ class ZeroMqSockets:
     def _end(self, descriptor: int, reason: str) -> None:
         self._speaks(descriptor)
         self._closed[reason] += 1
-        if len(self._news) < MOST_NEWS:
-            self._news.append((_address_of(descriptor), reason))
+        if len(self._endings) < MOST_ENDINGS:
+            self._endings.append((_address_of(descriptor), reason))
         _hang_up(descriptor)
 
     def _speaks(self, descriptor: int) -> None:
@@ -304,7 +304,7 @@ class ZeroMqSockets:
             self.wakeup.close()
 
 
-MOST_NEWS = 16
+MOST_ENDINGS = 16
 """Closed connections that are remembered for the log."""
 
 

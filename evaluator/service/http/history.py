@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from evaluator.devices.metrics import Histogram, Requests
+from evaluator.devices.metrics import Histogram, RequestTotals
 from evaluator.service.connections.transport import Client
 
 STEP_S = 2.0
@@ -41,13 +41,13 @@ class Reading:
     positions: int
     batches: int
     busy_ms: Mapping[str, float]
-    requests: Mapping[str, Requests]
+    requests: Mapping[str, RequestTotals]
     sizes: Mapping[str, Histogram]
     clients: Mapping[Client, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class HistoryStep:
     """The difference of two consecutive readings."""
 
     seconds: float
@@ -65,7 +65,7 @@ class History:
         # There may be thousands of clients, so they are kept only as long as rates need them.
         self._last_seconds = deque([first], maxlen=round(RATE_S / STEP_S) + 1)
         self._last_minute = deque([replace(first, clients={})], maxlen=round(MINUTE_S / STEP_S) + 1)
-        self._steps: deque[Step] = deque(maxlen=STEPS)
+        self._steps: deque[HistoryStep] = deque(maxlen=STEPS)
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
@@ -91,12 +91,14 @@ class History:
             before = self._last_seconds[-1]
             if now.at <= before.at:
                 return
-            step = Step(now.at - before.at, now.positions - before.positions, now.batches - before.batches)
+            step = HistoryStep(
+                now.at - before.at, now.positions - before.positions, now.batches - before.batches
+            )
             self._steps.append(step)
             self._last_seconds.append(now)
             self._last_minute.append(replace(now, clients={}))
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[HistoryStep]:
         """Return the steps of the last ten minutes, newest last."""
         with self._lock:
             return list(self._steps)

@@ -15,13 +15,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from evaluator.devices.metrics import BATCH_EDGES, Histogram, Requests, State
+from evaluator.devices.metrics import BATCH_EDGES, Histogram, RequestTotals, State
 from evaluator.devices.runners import Runner, now_ms
 from evaluator.devices.served_network import ServedNetwork
 from evaluator.service.http.history import STEP_S, History, Reading
 from evaluator.service.logs import Warnings
-from evaluator.service.record import Service
-from evaluator.service.sessions import Session
+from evaluator.service.record import ServiceParts
+from evaluator.service.sessions import ClientSession
 from protocol.common.version import __version__
 from protocol.wire.messages import PRIORITIES
 
@@ -34,7 +34,7 @@ NO_BATCHES = Histogram(BATCH_EDGES)
 class StatusDocument:
     """Builds the document of a service. Any thread may call `get` while `running` lasts."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: ServiceParts) -> None:
         self._service = service
         self._history = History(self._read)
         self._warnings = Warnings()
@@ -135,7 +135,7 @@ class StatusDocument:
     def _client_list(self, now: Reading) -> list[dict[str, Any]]:
         before = self._history.seconds_ago()
 
-        def rate(session: Session) -> float:
+        def rate(session: ClientSession) -> float:
             evaluated = now.clients.get(session.client, 0)
             return _rate(evaluated - before.clients.get(session.client, 0), now, before)
 
@@ -169,7 +169,7 @@ class StatusDocument:
         sizes: dict[str, Histogram] = {}
         for (network, _), ran in batches.items():
             sizes.setdefault(network, Histogram(BATCH_EDGES)).add(ran.sizes)
-        requests: dict[str, Requests] = {name: Requests() for name in PRIORITIES}
+        requests: dict[str, RequestTotals] = {name: RequestTotals() for name in PRIORITIES}
         for (name, _), answered in self._service.metrics.requests.items():
             requests[name].add(answered)
         return Reading(

@@ -23,7 +23,7 @@ from starlette.types import Receive, Scope, Send
 from evaluator import page
 from evaluator.service.http.overview import StatusDocument
 from evaluator.service.http.prometheus import registry
-from evaluator.service.record import Service
+from evaluator.service.record import ServiceParts
 from protocol.common.http.access import AccessCheck
 from protocol.common.http.middleware import Middleware
 from protocol.common.http.server import HttpLimits, HttpServer
@@ -35,7 +35,7 @@ KEPT_S = 0.5
 
 
 @contextlib.contextmanager
-def serve_health(address: str, port: int, service: Service, hosts: Sequence[str] = ()) -> Iterator[int]:
+def serve_health(address: str, port: int, service: ServiceParts, hosts: Sequence[str] = ()) -> Iterator[int]:
     """Context manager that serves on an IPv4 or IPv6 address and gives the port. port: 0 picks one. hosts:
     further host names for the page. Raises OSError."""
     document = StatusDocument(service)
@@ -45,7 +45,7 @@ def serve_health(address: str, port: int, service: Service, hosts: Sequence[str]
         yield bound
 
 
-def _application(service: Service, document: StatusDocument) -> Router:
+def _application(service: ServiceParts, document: StatusDocument) -> Router:
     metrics = registry(service.metrics, service.state)
     prometheus_client.ProcessCollector(registry=metrics)
     status = _Kept(lambda: json.dumps(document.get(), allow_nan=False).encode())

@@ -148,7 +148,7 @@ class _Answer:
         self._receive, self._send, self._identity = receive, send, identity
         names = {name for name, _ in scope["headers"]}
         self._unread = bool({b"content-length", b"transfer-encoding"} & names)
-        self._left = most
+        self._left = self._most = most
         self._due = perf_counter() + BODY_S
 
     async def receive(self) -> Message:
@@ -161,7 +161,7 @@ class _Answer:
             raise HttpError(408, f"the body did not arrive within {BODY_S:.0f} s") from None
         self._left -= len(message.get("body", b""))
         if self._left < 0:
-            raise HttpError(413, "the body is too long")
+            raise HttpError(413, f"the body is longer than {self._most} bytes")
         self._unread = bool(message.get("more_body", False))
         return message
 

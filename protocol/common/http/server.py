@@ -317,7 +317,7 @@ class _NoRoom:
             loop.default_exception_handler(context)
         elif loop.time() >= self._silent_until:
             self._silent_until = loop.time() + TOLD_EVERY_S
-            self._log(f"no connection can be taken: {error}")
+            self._log(f"cannot accept connections: {error}; raise `ulimit -n`")
 
 
 def _limit(transport: asyncio.Transport) -> None:

@@ -38,7 +38,7 @@ constexpr milliseconds kPause{100};
 // Descriptors left for the rest of the process, and those that other addresses leave for local ones.
 constexpr std::size_t kHeadroom = 16, kLocalHeadroom = 48;
 
-constexpr std::size_t kMostNews = 16;
+constexpr std::size_t kMostEndings = 16;
 
 // A tcp peer that does not answer for this time has vanished.
 constexpr int kProbeAfterS = 2, kProbeEveryS = 1, kProbes = 3;
@@ -179,14 +179,14 @@ std::size_t Hub::size() const {
 
 bool Hub::has_events() const {
   const std::lock_guard lock(mutex_);
-  return !ended_.empty() || !news_.empty();
+  return !ended_.empty() || !endings_.empty();
 }
 
-std::vector<Ended> Hub::news() {
+std::vector<Ended> Hub::endings() {
   const std::lock_guard lock(mutex_);
-  std::vector<Ended> told(news_.begin(), news_.end());
-  news_.clear();
-  return told;
+  std::vector<Ended> recent(endings_.begin(), endings_.end());
+  endings_.clear();
+  return recent;
 }
 
 std::array<std::uint64_t, kEndings> Hub::counts() const {
@@ -326,7 +326,7 @@ void Hub::end(const std::shared_ptr<Client>& client, Ending reason) {
 void Hub::note(const std::string& address, Ending reason) {
   const std::lock_guard lock(mutex_);
   ++counts_[static_cast<std::size_t>(reason)];
-  if (news_.size() < kMostNews) news_.push_back({address, reason});
+  if (endings_.size() < kMostEndings) endings_.push_back({address, reason});
 }
 
 // Lets epoll report what the connection waits for.

@@ -80,7 +80,7 @@ class Hub {
   std::optional<Arrived> take();
   bool has_message() const { return !turns_.empty(); }
 
-  // True if `ended` or `news` returns something.
+  // True if `ended` or `endings` returns something.
   bool has_events() const;
 
   // Returns the message that `take` would return without removing it; nothing if there is none, or if the end
@@ -111,7 +111,7 @@ class Hub {
   std::size_t size() const;
 
   // Returns some of the connections that were closed since the last call.
-  std::vector<Ended> news();
+  std::vector<Ended> endings();
 
   // Number of closed and refused connections for each reason.
   std::array<std::uint64_t, kEndings> counts() const;
@@ -184,7 +184,7 @@ class Hub {
 
   mutable std::mutex mutex_;  // for the members below
   std::unordered_map<std::uint64_t, std::shared_ptr<Client>> clients_;
-  std::deque<Ended> news_;
+  std::deque<Ended> endings_;
   std::array<std::uint64_t, kEndings> counts_{};
 
   static constexpr std::uint64_t kWatched = 0, kListener = 1, kFirstNumber = 2;

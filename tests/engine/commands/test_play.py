@@ -128,9 +128,7 @@ def test_play_refuses_words_that_are_no_legal_move(tmp_path: Path, word: str) ->
         ("8/8/8/8/8/6k1/6p1/6K1 w - - 0 1", "", None),
     ],
 )
-def test_play_ends_a_game_when_it_is_decided_on_the_board(
-    tmp_path: Path, fen: str, words: str, result: str | None
-) -> None:
+def test_play_ends_a_decided_game(tmp_path: Path, fen: str, words: str, result: str | None) -> None:
     done = run(tmp_path, "\n".join(words.split()) + "\n", "--white", "--nodes", "2", "--fen", fen)
     if result is None:
         assert done.returncode == 2 and "stalemate" in done.stderr
@@ -260,7 +258,7 @@ def test_two_games_are_not_written_to_one_file_at_a_time(tmp_path: Path) -> None
         say(process, "e4\n")
         until_written(process, tmp_path / "games.pgn", "1. e4")
         done = run(tmp_path, "d4\n", *THINKING)
-        assert done.returncode == 1 and "another game" in done.stderr
+        assert done.returncode == 1 and "in use by another program" in done.stderr
         process.send_signal(signal.SIGINT)
 
 

@@ -86,9 +86,7 @@ def test_a_search_continues_at_the_next_when_the_first_is_killed(
     assert any(line.startswith(f"using the evaluator at {second.address}, as ") for line in said)
 
 
-def test_a_search_continues_at_the_next_when_the_first_drains(
-    two: tuple[RunningEvaluator, RunningEvaluator],
-) -> None:
+def test_search_continues_at_next_when_first_drains(two: tuple[RunningEvaluator, RunningEvaluator]) -> None:
     first, second = two
     said = search_through(RANDOM.changed(evaluator=addresses(*two)), first.drain)
     assert any(f"using the evaluator at {second.address}" in line for line in said)
@@ -210,9 +208,7 @@ def network_file(folder: Path, seed: int) -> str:
 
 
 @pytest.mark.parametrize("same", [True, False], ids=["same network", "another network"])
-def test_its_own_evaluator_is_left_for_a_given_one_that_is_back(
-    tmp_path: Path, hasty: None, same: bool
-) -> None:
+def test_embedded_evaluator_is_left_for_a_given_one(tmp_path: Path, hasty: None, same: bool) -> None:
     """If that has another network, when the next search begins: none is answered by two networks."""
     flags = [] if same else [*ONNX, network_file(tmp_path, 1)]
     given = RunningEvaluator(tmp_path, "a"), RunningEvaluator(tmp_path, "b", *flags)
@@ -295,9 +291,7 @@ def test_a_wrong_list_in_the_environment_is_explained(monkeypatch: pytest.Monkey
     link.close()
 
 
-def test_requests_go_to_a_better_evaluator_at_once(
-    two: tuple[RunningEvaluator, RunningEvaluator],
-) -> None:
+def test_requests_go_to_a_better_evaluator_at_once(two: tuple[RunningEvaluator, RunningEvaluator]) -> None:
     """The one that has them may be degraded because it never answers."""
     first, second = two
     unsent: list[str] = []

@@ -126,9 +126,7 @@ def test_one_that_comes_back_works_again(pool: SearchPool, three: list[RunningEv
     assert not any(future.result(60).ended_early for future in begun)
 
 
-def test_searches_end_when_the_last_one_is_gone_for_good(
-    pool: SearchPool, three: list[RunningEvaluator]
-) -> None:
+def test_searches_end_when_last_one_is_gone_for_good(pool: SearchPool, three: list[RunningEvaluator]) -> None:
     options = RANDOM.changed(evaluator=addresses(*three))
     eventually(lambda: all_connected(pool, options))
     future = pool.player(options).search(Game(), Limits(infinite=True))

@@ -183,14 +183,10 @@ def test_a_search_that_the_cache_answers_continues(pool: SearchPool) -> None:
     assert second.lines == first.lines
 
 
-def test_a_waiting_task_that_is_cancelled_leaves_the_pool_alone(pool: SearchPool) -> None:
+async def test_a_waiting_task_that_is_cancelled_leaves_the_pool_alone(pool: SearchPool) -> None:
     player = pool.player(RANDOM)
-
-    async def give_up() -> None:
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(asyncio.wrap_future(player.search(Game(), Limits(infinite=True))), 0.2)
-
-    asyncio.run(give_up())
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asyncio.wrap_future(player.search(Game(), Limits(infinite=True))), 0.2)
     player.stop()
     assert pool.player(RANDOM).search(Game(), Limits(nodes=20)).result(60).nodes == 20
 
@@ -262,9 +258,7 @@ def test_closing_ends_searches_and_evaluators() -> None:
         pool.player(RANDOM)
 
 
-def test_a_search_goes_on_when_another_one_joins_it(
-    pool: SearchPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_search_goes_on_when_another_one_joins_it(pool: SearchPool, monkeypatch: pytest.MonkeyPatch) -> None:
     """While it was alone the core exchanged its batches; then Python must, and joins both searches'."""
     began, joined, grown = Event(), Event(), Event()
     at_joining: list[int] = []

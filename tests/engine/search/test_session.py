@@ -48,7 +48,7 @@ def waited(monkeypatch: pytest.MonkeyPatch, start: Start, limits: Limits, contro
 
 
 @pytest.mark.parametrize(("clock_ms", "seconds"), [(-20, 0.0), (90, 0.0), (110, 0.005), (1100, 0.5)])
-def test_a_low_clock_does_not_wait_for_the_evaluator(
+def test_low_clock_awaits_no_evaluator(
     monkeypatch: pytest.MonkeyPatch, clock_ms: int, seconds: float
 ) -> None:
     start = Start(60)

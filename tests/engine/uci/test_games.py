@@ -84,7 +84,5 @@ def lost_on_time(engine: chess.engine.SimpleEngine) -> int | None:
 
 
 @pytest.mark.timing
-def test_one_second_and_ten_milliseconds_a_move_is_not_lost_on_time(
-    engine: chess.engine.SimpleEngine,
-) -> None:
+def test_second_with_ten_milliseconds_a_move_is_not_lost(engine: chess.engine.SimpleEngine) -> None:
     assert lost_on_time(engine) is None

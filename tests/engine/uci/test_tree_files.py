@@ -60,9 +60,7 @@ def test_a_search_continues_after_loading(saved: tuple[Path, str]) -> None:
         ("PolicyTemperature value 1", ""),
     ],
 )
-def test_a_tree_that_the_search_cannot_use_is_named(
-    saved: tuple[Path, str], option: str, reason: str
-) -> None:
+def test_tree_that_the_search_cannot_use_is_named(saved: tuple[Path, str], option: str, reason: str) -> None:
     with shared_engine(FULL_SEARCH) as engine:
         load(engine, saved[0])
         engine.send(f"setoption name {option}")

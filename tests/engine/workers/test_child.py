@@ -31,51 +31,39 @@ def test_a_worker_whose_supervisor_is_gone_ends(tmp_path: Path, has_its_job: boo
     assert process.wait(30) == 0
 
 
-def test_worker_answers_are_intact_when_libraries_print(
+async def test_worker_answers_are_intact_when_libraries_print(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    async def run() -> list[tuple[int, int]]:
-        worker = await WorkerProcess.start(ScriptedJob(str(tmp_path)), WorkerContext())
-        try:
-            assert await worker.call("open") == 8  # Prints.
-            games: list[tuple[int, int]] = await worker.call("play", [5, 6])
-            assert {pid for _, pid in games} == {worker.pid}
-            return games
-        finally:
-            await worker.kill()
-
-    assert [number for number, _ in asyncio.run(run())] == [5, 6]
+    worker = await WorkerProcess.start(ScriptedJob(str(tmp_path)), WorkerContext())
+    try:
+        assert await worker.call("open") == 8  # Prints.
+        assert await worker.call("play", [5, 6]) == [(5, worker.pid), (6, worker.pid)]
+    finally:
+        await worker.kill()
     printed = capfd.readouterr()
     assert printed.out == ""
     assert "what a library prints" in printed.err
 
 
-def test_calls_to_a_worker_that_is_killed_fail_with_the_reason(tmp_path: Path) -> None:
-    async def run() -> None:
-        worker = await WorkerProcess.start(ScriptedJob(str(tmp_path), waits=True), WorkerContext())
-        await worker.call("open")
-        game = asyncio.ensure_future(worker.call("play", [0]))
-        await worker.call("report")  # The game is under way.
-        psutil.Process(worker.pid).kill()
-        with pytest.raises(WorkerLostError, match="its process"):
-            await game
-        with pytest.raises(WorkerLostError, match="its process"):
-            await worker.call("report")
-        await worker.kill()
-        await worker.kill()
-
-    asyncio.run(run())
+async def test_calls_to_a_worker_that_is_killed_fail_with_the_reason(tmp_path: Path) -> None:
+    worker = await WorkerProcess.start(ScriptedJob(str(tmp_path), waits=True), WorkerContext())
+    await worker.call("open")
+    game = asyncio.ensure_future(worker.call("play", [0]))
+    await worker.call("report")  # The game is under way.
+    psutil.Process(worker.pid).kill()
+    with pytest.raises(WorkerLostError, match="its process"):
+        await game
+    with pytest.raises(WorkerLostError, match="its process"):
+        await worker.call("report")
+    await worker.kill()
+    await worker.kill()
 
 
-def test_a_large_job_reaches_its_worker(tmp_path: Path) -> None:
+async def test_a_large_job_reaches_its_worker(tmp_path: Path) -> None:
     """More than the operating system takes before the worker reads."""
-
-    async def run() -> None:
-        job = ScriptedJob(str(tmp_path), refuses_to_play="x" * 10_000_000)
-        worker = await WorkerProcess.start(job, WorkerContext())
-        await worker.call("open")
-        with pytest.raises(WorkerLostError, match=r"^x{10000000}$"):
-            await worker.call("play", [0])
-        await worker.kill()
-
-    asyncio.run(run())
+    job = ScriptedJob(str(tmp_path), refuses_to_play="x" * 10_000_000)
+    worker = await WorkerProcess.start(job, WorkerContext())
+    await worker.call("open")
+    with pytest.raises(WorkerLostError, match=r"^x{10000000}$"):
+        await worker.call("play", [0])
+    await worker.kill()

@@ -77,22 +77,19 @@ def test_a_killed_node_s_games_are_played_on_the_other_one(cluster: Any, tmp_pat
     assert embedded_evaluators() <= before
 
 
-def test_network_files_travel_to_the_nodes(cluster: Any, tmp_path: Path) -> None:
+async def test_network_files_travel_to_the_nodes(cluster: Any, tmp_path: Path) -> None:
     network = tmp_path / "net.pb.gz"
     network.write_bytes((DATA / "lc0" / "nets" / "enc_mixed.pb.gz").read_bytes())
     seen: list[str] = []
 
-    async def play() -> list[Any]:
-        job = SelfPlayJob(config(tmp_path, options=RANDOM.changed(weights=str(network))), (START,))
-        executor = RayExecutor[Any](cluster.address, job, seen.append)
-        try:
-            await executor.open()
-            network.unlink()
-            return await executor.play([0, 1])
-        finally:
-            await executor.close()
-
-    games = asyncio.run(play())
+    job = SelfPlayJob(config(tmp_path, options=RANDOM.changed(weights=str(network))), (START,))
+    executor = RayExecutor[Any](cluster.address, job, seen.append)
+    try:
+        await executor.open()
+        network.unlink()
+        games: list[Any] = await executor.play([0, 1])
+    finally:
+        await executor.close()
     assert [game.entry.number for game in games] == [0, 1]
 
 

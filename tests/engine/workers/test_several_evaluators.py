@@ -73,9 +73,7 @@ def test_self_play_loses_no_game_when_an_evaluator_is_killed(
     assert all(positions(evaluator) > 0 for evaluator in three[1:])
 
 
-def test_a_match_loses_no_game_when_an_evaluator_is_killed(
-    tmp_path: Path, three: list[RunningEvaluator]
-) -> None:
+def test_match_loses_no_game_when_evaluator_is_killed(tmp_path: Path, three: list[RunningEvaluator]) -> None:
     players = [
         engine(name, nodes=nodes, evaluator=addresses(*three)) for name, nodes in (("a", 30), ("b", 20))
     ]

@@ -12,9 +12,7 @@ from evaluator.backends.onnx.backend import PAIRED_SECONDS, OnnxBackend
 from evaluator.network.random_network import random_network
 
 
-def test_next_batch_expects_company_after_two_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_next_batch_expects_company_after_two_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(module, "perf_counter", lambda: now)
     with OnnxBackend(random_network("tiny-attention"), threads=2) as backend:

@@ -34,6 +34,7 @@ from evaluator.network.random_network import random_network
 from evaluator.network.schema import InputFormat
 from evaluator.network.spec import Activation, AttentionBody, FloatArray, NetworkSpec
 from evaluator.network.writer import write_network
+from evaluator.settings import DeviceSettings
 from protocol.batch import POLICY_SIZE, EvaluationBatch, PositionBatch
 from tests.shapes import EVERY_PRODUCT
 
@@ -220,9 +221,7 @@ def test_roundings_are_measured_once(
 
 
 @pytest.mark.parametrize("damage", [b"", b"PK\x03\x04", None])
-def test_damaged_roundings_count_as_missing(
-    cache: Path, from_a_file: NetworkSpec, damage: bytes | None
-) -> None:
+def test_damaged_roundings_are_missing(cache: Path, from_a_file: NetworkSpec, damage: bytes | None) -> None:
     OnnxBackend(from_a_file, threads=1, int8=True).close()
     (file,) = cache.iterdir()
     file.write_bytes(file.read_bytes()[:-100] if damage is None else damage)
@@ -256,9 +255,9 @@ def test_int8_is_the_default_of_included_networks_when_faster(
     network = load_network(SHIPPED_NETWORKS["wavefront-cpu"])
     monkeypatch.setattr(platform, "machine", lambda: machine)
     monkeypatch.setattr(module, "largest_weight", lambda: weight)
-    with open_backend("onnx", network, threads=1) as backend:
+    with open_backend("onnx", network, DeviceSettings(threads=1)) as backend:
         assert backend.device.endswith(precision)
-    with open_backend("onnx", network, threads=1, int8=False) as backend:
+    with open_backend("onnx", network, DeviceSettings(threads=1), int8=False) as backend:
         assert backend.device.endswith("fp32")
 
 
@@ -268,7 +267,7 @@ def test_8_bits_are_no_default_of_other_networks(
     """Not even after an opening in 8 bits: the same command must give the same evaluations."""
     monkeypatch.setattr(module, "largest_weight", lambda: LARGEST_WEIGHT)
     keep_roundings(from_a_file, *module.measured_roundings(from_a_file))
-    with open_backend("onnx", from_a_file, threads=1) as backend:
+    with open_backend("onnx", from_a_file, DeviceSettings(threads=1)) as backend:
         assert backend.device.endswith("fp32")
 
 

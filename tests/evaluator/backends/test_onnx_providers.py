@@ -28,7 +28,7 @@ from evaluator.backends.onnx.provider_backend import ProviderBackend
 from evaluator.backends.onnx.providers import (
     PROVIDERS,
     FoundProvider,
-    Provider,
+    OrtProvider,
     ProviderDevice,
     found_providers,
 )
@@ -39,15 +39,18 @@ from evaluator.commands.devices import provider_facts
 from evaluator.devices.opening.loading import Loader, shipped_network
 from evaluator.network import SHIPPED_GPU_NETWORK, SHIPPED_NETWORK
 from evaluator.network.random_network import random_network
+from evaluator.settings import DeviceSettings
+from tests.evaluator.service.harness import devices
 from tests.paths import CACHE
 
 NETWORK = random_network("tiny-attention")
 SMALL = "1+8+16"
+ONE_THREAD = DeviceSettings(tuning="before", threads=1)
 
 
 def stand_in(name: str = "directml", kind: str = "GPU", key: str = CPU) -> ProviderDevice:
     handle = next(each for each in ort.get_ep_devices() if each.ep_name == CPU)
-    return ProviderDevice(Provider(name, key), kind, "stand-in", "stand-in 1.0", "0", handle)
+    return ProviderDevice(OrtProvider(name, key), kind, "stand-in", "stand-in 1.0", "0", handle)
 
 
 @pytest.fixture(autouse=True)
@@ -85,14 +88,14 @@ def other_weights(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", ["cpu", "CPU", "Cpu"])
 def test_the_cpu_is_a_provider_by_name_in_any_case(name: str) -> None:
-    with open_backend("onnx", NETWORK, threads=1, provider=name) as backend:
+    with open_backend("onnx", NETWORK, ONE_THREAD, provider=name) as backend:
         assert isinstance(backend, OnnxBackend)
 
 
 @pytest.mark.parametrize("name", ["directml", "DirectML"])
 def test_a_named_provider_is_opened_in_any_case(install: Callable[..., None], name: str) -> None:
     install(stand_in())
-    with open_backend("onnx", NETWORK, threads=1, provider=name) as backend:
+    with open_backend("onnx", NETWORK, ONE_THREAD, provider=name) as backend:
         assert isinstance(backend, ProviderBackend)
         assert backend.device == "directml GPU stand-in, fp16 (stand-in 1.0)"
 
@@ -116,7 +119,7 @@ def test_an_unusable_option_is_refused_with_the_remedy(
 ) -> None:
     install(stand_in(), openvino="its library is missing")
     with pytest.raises(BackendError, match=message):
-        open_backend("onnx", NETWORK, threads=1, **options)
+        open_backend("onnx", NETWORK, ONE_THREAD, **options)
 
 
 def test_each_provider_but_the_cpu_has_its_own_runtime_name() -> None:
@@ -130,14 +133,12 @@ def test_each_provider_but_the_cpu_has_its_own_runtime_name() -> None:
 
 @pytest.mark.parametrize("name", ["tiny-resnet", "tiny-attention"])
 @pytest.mark.parametrize("kind", ["GPU", "CPU"])
-def test_values_are_the_references_in_fixed_shapes(
-    install: Callable[..., None], name: str, kind: str
-) -> None:
+def test_values_are_exact_in_fixed_shapes(install: Callable[..., None], name: str, kind: str) -> None:
     install(stand_in(kind=kind))
     network = random_network(name)
     batch = uneven_batch([3, 35, 0, 20, 1, 7, 9, 11, 2, 5, 30], seed=3)
     expected = ReferenceBackend(network).evaluate(batch)
-    with open_backend("onnx", network, threads=1, provider="directml", buckets=SMALL) as backend:
+    with open_backend("onnx", network, ONE_THREAD, provider="directml", buckets=SMALL) as backend:
         assert (backend.buckets, backend.max_batch) == ((1, 8, 16), 16)
         assert backend.on_host == (kind == "CPU")
         result = backend.evaluate(batch)
@@ -149,7 +150,7 @@ def test_values_are_the_references_in_fixed_shapes(
 
 def test_a_session_has_the_shape_of_its_batch_size(install: Callable[..., None]) -> None:
     install(stand_in())
-    with open_backend("onnx", NETWORK, threads=1, provider="directml", buckets=SMALL) as backend:
+    with open_backend("onnx", NETWORK, ONE_THREAD, provider="directml", buckets=SMALL) as backend:
         assert isinstance(backend, ProviderBackend)
         shapes = {size: session.get_inputs()[0].shape for size, session in backend._sessions.items()}
     assert shapes == {size: [size, 112, 64] for size in (1, 8, 16)}
@@ -158,12 +159,12 @@ def test_a_session_has_the_shape_of_its_batch_size(install: Callable[..., None])
 def test_wrong_values_are_refused(install: Callable[..., None], other_weights: None) -> None:
     install(stand_in())
     with pytest.raises(BackendError, match="batches of 1: "):
-        open_backend("onnx", NETWORK, threads=1, provider="directml")
+        open_backend("onnx", NETWORK, ONE_THREAD, provider="directml")
 
 
 def test_a_provider_that_computes_no_operator_is_refused(install: Callable[..., None]) -> None:
     install(stand_in())
-    with open_backend("onnx", NETWORK, threads=1, provider="directml") as backend:
+    with open_backend("onnx", NETWORK, ONE_THREAD, provider="directml") as backend:
         assert isinstance(backend, ProviderBackend)
         on_cpu = backend._sessions[1]
         with pytest.raises(BackendError, match="directml GPU stand-in"):
@@ -176,7 +177,7 @@ def test_a_position_that_is_not_finite_is_refused(install: Callable[..., None]) 
     batch = probe_batch(2)
     batch.positions["rule50"][1] = np.nan
     with (
-        open_backend("onnx", NETWORK, threads=1, provider="directml") as backend,
+        open_backend("onnx", NETWORK, ONE_THREAD, provider="directml") as backend,
         pytest.raises(NotFiniteError),
     ):
         backend.evaluate(batch)
@@ -256,7 +257,7 @@ def test_options_of_a_provider_name_its_device_and_precision(
 def test_provider_is_refused_when_it_cannot_open(searched: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ort, "get_available_providers", lambda: ["MIGraphXExecutionProvider", CPU])
     with pytest.raises(BackendError, match=r"MIGraphX|migraphx"):
-        open_backend("onnx", NETWORK, threads=1, provider="migraphx")
+        open_backend("onnx", NETWORK, ONE_THREAD, provider="migraphx")
 
 
 def plugin(folder: Path, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,9 +294,7 @@ def test_a_plug_in_whose_library_is_elsewhere_is_not_loaded(
     assert "is not in its folder" in found_providers().problems["webgpu"]
 
 
-def test_others_are_listed_when_a_providers_devices_are_not(
-    searched: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_others_are_listed_if_one_fails(searched: None, monkeypatch: pytest.MonkeyPatch) -> None:
     built_in = ["OpenVINOExecutionProvider", "DmlExecutionProvider", CPU]
     monkeypatch.setattr(ort, "get_available_providers", lambda: built_in)
     found = found_providers()  # this build cannot list OpenVINO's devices
@@ -334,7 +333,7 @@ def test_auto_takes_a_provider_only_if_it_is_faster_than_the_cpu(
 ) -> None:
     install(stand_in())
     speeds(monkeypatch, speed)
-    with open_backend("auto", NETWORK, threads=1) as backend:
+    with open_backend("auto", NETWORK, ONE_THREAD) as backend:
         assert isinstance(backend, chosen)
 
 
@@ -343,7 +342,7 @@ def test_auto_reports_a_provider_with_wrong_values_and_takes_the_cpu(
     install: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
     install(stand_in())
-    with caplog.at_level(logging.WARNING), open_backend("auto", NETWORK, threads=1) as backend:
+    with caplog.at_level(logging.WARNING), open_backend("auto", NETWORK, ONE_THREAD) as backend:
         assert isinstance(backend, OnnxBackend)
     (line,) = [each for each in caplog.messages if "provider" in each]
     assert line.startswith("provider directml is not used: directml GPU stand-in, fp16 (stand-in 1.0) ")
@@ -355,7 +354,7 @@ def test_auto_reports_a_plug_in_that_cannot_be_used(
     install: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
     install(webgpu="its library does not load")
-    with caplog.at_level(logging.WARNING), open_backend("auto", NETWORK, threads=1) as backend:
+    with caplog.at_level(logging.WARNING), open_backend("auto", NETWORK, ONE_THREAD) as backend:
         assert isinstance(backend, OnnxBackend)
     assert "provider webgpu is not used: its library does not load" in caplog.messages
 
@@ -380,8 +379,8 @@ def test_a_device_that_crashed_a_process_is_not_opened_again(
     install(device)
     crashes.add(device.subject, Phase.OPENING, "SIGSEGV")
     with pytest.raises(BackendError, match=r"SIGSEGV.*--retry-gpu"):
-        open_backend("onnx", NETWORK, threads=1, provider="directml")
-    with open_backend("auto", NETWORK, threads=1) as backend:
+        open_backend("onnx", NETWORK, ONE_THREAD, provider="directml")
+    with open_backend("auto", NETWORK, ONE_THREAD) as backend:
         assert isinstance(backend, OnnxBackend)
     assert "provider directml is not used" in caplog.text
 
@@ -425,8 +424,8 @@ def test_a_named_gpu_gets_the_larger_network(install: Callable[..., None], spec:
 
 def test_the_standby_of_a_provider_on_a_gpu_is_the_cpu(install: Callable[..., None]) -> None:
     install(stand_in())
-    loader = Loader(("onnx:provider=directml",), threads=1, calibration_s=0.01, cache=False)
-    with open_backend("onnx", NETWORK, threads=1, provider="directml") as failed:
+    loader = Loader(devices("onnx:provider=directml"))
+    with open_backend("onnx", NETWORK, ONE_THREAD, provider="directml") as failed:
         standby = loader._open_standby(NETWORK, failed)
     assert isinstance(standby.backend, OnnxBackend)
     standby.backend.close()

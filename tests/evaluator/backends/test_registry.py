@@ -11,6 +11,7 @@ from evaluator.backends import BackendError, available_backends, backend_names, 
 from evaluator.backends.common.probe import probe_batch
 from evaluator.backends.onnx.backend import OnnxBackend
 from evaluator.network.random_network import random_network
+from evaluator.settings import DeviceSettings
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def test_knows_who_needs_a_network() -> None:
 
 @pytest.mark.usefixtures("without_gpu")
 def test_auto_takes_the_only_candidate() -> None:
-    with open_backend("auto", random_network("tiny-resnet"), threads=1) as backend:
+    with open_backend("auto", random_network("tiny-resnet"), DeviceSettings(threads=1)) as backend:
         assert isinstance(backend, OnnxBackend)
         assert backend.threads == 1
 
@@ -59,7 +60,6 @@ def test_auto_measures_and_says_so_when_it_may_quantise(
         ("tpu", True, {}, "there is no backend 'tpu'; known are auto, "),
         ("onnx", False, {}, "backend onnx needs a network"),
         ("auto", False, {}, "ask for random or uniform"),
-        ("onnx", True, {"threads": 0}, "threads must be at least 1"),
         ("onnx", True, {"int8": "maybe"}, "backend onnx: int8 is true or false, not 'maybe'"),
         (
             "onnx",

@@ -54,7 +54,7 @@ def test_pairs_are_made_and_their_public_keys_shown(told: Told) -> None:
         shown = told("show", whose, "--z85").strip()
         assert shown.encode() == zmq.curve_public(z85.encode(pair.secret))
         assert show_key(pair.secret) not in told("list") + told("list", "--json") + key
-        assert "--replace makes another pair" in told.refusal("make", whose)
+        assert "--replace makes a new pair" in told.refusal("make", whose)
         assert read_pair(told.folder / file) == pair
         assert told("make", whose, "--replace").strip() != key
     assert told("show") == told("show", "service")

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evaluator.network import NetworkError, load_network
-from evaluator.network.container import MAX_BYTES, Limits
+from evaluator.network.container import MAX_BYTES, SizeLimit
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.schema import Message, PolicyFormat, WeightsEncoding
 from evaluator.network.tensors import encode_layer
@@ -103,24 +103,24 @@ def test_several_gzip_members_are_one_file(tmp_path: Path) -> None:
 def test_a_gzip_bomb_is_stopped_early(tmp_path: Path) -> None:
     path = tmp_path / "bomb.pb.gz"
     path.write_bytes(gzip.compress(bytes(8 << 20), 9))
-    assert "unpacks to more than" in error_of(path, limits=Limits(base=1 << 20, ratio=2))
+    assert "unpacks to more than" in error_of(path, limits=SizeLimit(base=1 << 20, ratio=2))
 
 
 def test_a_bomb_in_many_small_members(tmp_path: Path) -> None:
     path = tmp_path / "bomb.pb.gz"
     path.write_bytes(gzip.compress(bytes(1 << 20), 9) * 64)
-    assert "unpacks to more than" in error_of(path, limits=Limits(base=1 << 20, ratio=2))
+    assert "unpacks to more than" in error_of(path, limits=SizeLimit(base=1 << 20, ratio=2))
 
 
 def test_default_limits_leave_room_for_real_networks() -> None:
-    assert Limits().of(8 << 20) >= 4 * (8 << 20)
-    assert Limits().of(1 << 40) == MAX_BYTES
+    assert SizeLimit().of(8 << 20) >= 4 * (8 << 20)
+    assert SizeLimit().of(1 << 40) == MAX_BYTES
 
 
 def test_oversized_files_are_not_read(tmp_path: Path) -> None:
     path = tmp_path / "x.pb"
     path.write_bytes(bytes(2000))
-    assert "no lc0 network is larger" in error_of(path, limits=Limits(maximum=1000))
+    assert "no lc0 network is larger" in error_of(path, limits=SizeLimit(maximum=1000))
 
 
 # --- version ------------------------------------------------------------------------------------------------

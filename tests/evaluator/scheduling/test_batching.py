@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.batching.policies import POLICIES
 from benchmarks.batching.simulation import Load, Outcome, curve_model, patterns, simulate
-from evaluator.scheduling.batching import BatchPolicy, LatencyTargets, Launch, Pending, Wait
+from evaluator.scheduling.batching import BatchPolicy, LatencyTargets, LaunchNow, Pending, Wait
 from evaluator.scheduling.latency import LatencyModel
 
 SMOOTH = {1: 1.463, 8: 1.581, 32: 2.317, 64: 3.31, 128: 5.569, 256: 9.501, 512: 17.53, 1024: 33.66}
@@ -20,22 +20,22 @@ def policy(points: dict[int, float], padded: bool = False, **targets: float) -> 
 
 
 def test_an_idle_device_takes_what_there_is_at_once() -> None:
-    assert policy(SMOOTH).decide([Pending(3, 0, 0.0)], 0.0) == Launch(3)
+    assert policy(SMOOTH).decide([Pending(3, 0, 0.0)], 0.0) == LaunchNow(3)
 
 
 def test_a_cliff_is_not_stepped_over() -> None:
     queued = [Pending(30, 0, 0.0), Pending(3, 0, 0.0)]
-    assert policy(STEPS, padded=True).decide(queued, 0.0) == Launch(32)
+    assert policy(STEPS, padded=True).decide(queued, 0.0) == LaunchNow(32)
 
 
 def test_without_a_cliff_everything_goes_together() -> None:
     queued = [Pending(30, 0, 0.0), Pending(3, 0, 0.0)]
-    assert policy(SMOOTH).decide(queued, 0.0) == Launch(33)
+    assert policy(SMOOTH).decide(queued, 0.0) == LaunchNow(33)
 
 
 def test_a_batch_never_exceeds_what_the_device_takes() -> None:
     decision = policy(SMOOTH).decide([Pending(3000, 2, 0.0)], 0.0)
-    assert isinstance(decision, Launch)
+    assert isinstance(decision, LaunchNow)
     assert decision.positions <= 1024
 
 
@@ -43,13 +43,13 @@ def test_concurrent_batches_leave_work_for_each_other() -> None:
     # As a CPU measures it: beyond 32 its caches overflow.
     model = LatencyModel({8: 4.6, 16: 9.0, 32: 17.5, 64: 38.0}, 128, launch_ms=0.5)
     queued = [Pending(32, 2, 0.0) for _ in range(4)]
-    assert BatchPolicy(model, side_by_side=True).decide(queued, 0.0) == Launch(32)
-    assert BatchPolicy(model, side_by_side=True).decide([Pending(48, 2, 0.0)], 0.0) == Launch(32)
+    assert BatchPolicy(model, side_by_side=True).decide(queued, 0.0) == LaunchNow(32)
+    assert BatchPolicy(model, side_by_side=True).decide([Pending(48, 2, 0.0)], 0.0) == LaunchNow(32)
 
 
 def test_a_few_positions_of_play_do_not_ride_with_a_mass_of_selfplay() -> None:
     queued = [Pending(8, 0, 0.0), *(Pending(4, 2, 0.0) for _ in range(254))]
-    assert policy(SMOOTH).decide(queued, 0.0) == Launch(8)
+    assert policy(SMOOTH).decide(queued, 0.0) == LaunchNow(8)
 
 
 def test_selfplay_leaves_the_device_to_play_that_is_about_to_come() -> None:
@@ -58,8 +58,8 @@ def test_selfplay_leaves_the_device_to_play_that_is_about_to_come() -> None:
     alone = batching.decide(queued, 0.0)
     batching.arrived("engine", 8, 0, 0.0)
     beside_play = batching.decide(queued, 1.0)
-    assert isinstance(alone, Launch)
-    assert isinstance(beside_play, Launch)
+    assert isinstance(alone, LaunchNow)
+    assert isinstance(beside_play, LaunchNow)
     assert beside_play.positions < alone.positions
 
 
@@ -69,11 +69,11 @@ def test_second_batch_waits_until_the_first_is_about_to_end() -> None:
     decision = batching.decide(queued, 0.0, busy_until_ms=10.0)
     assert isinstance(decision, Wait)
     assert 5.0 < decision.until_ms < 10.0
-    assert batching.decide(queued, decision.until_ms, busy_until_ms=10.0) == Launch(16)
+    assert batching.decide(queued, decision.until_ms, busy_until_ms=10.0) == LaunchNow(16)
 
 
 def test_a_full_second_batch_is_queued_behind_the_first() -> None:
-    assert policy(SMOOTH).decide([Pending(512, 0, 0.0)], 0.0, busy_until_ms=10.0) == Launch(512)
+    assert policy(SMOOTH).decide([Pending(512, 0, 0.0)], 0.0, busy_until_ms=10.0) == LaunchNow(512)
 
 
 def test_full_selfplay_batch_is_not_queued_early_during_play() -> None:
@@ -88,7 +88,7 @@ def test_batches_do_not_grow_for_late_selfplay_during_play() -> None:
     batching = policy(SMOOTH)
     batching.arrived("engine", 8, 0, 5000.0)
     queued = [Pending(8, 0, 5000.0), *(Pending(64, 2, 0.0) for _ in range(16))]
-    assert batching.decide(queued, 5001.0) == Launch(8)
+    assert batching.decide(queued, 5001.0) == LaunchNow(8)
 
 
 def returning(batching: BatchPolicy, clients: int, gap_ms: float) -> float:
@@ -117,7 +117,7 @@ def test_clients_that_take_their_time_are_not_waited_for() -> None:
     batching = policy(SMOOTH)
     now = returning(batching, 32, gap_ms=50.0)
     batching.arrived(0, 1, 2, now + 0.05)
-    assert batching.decide([Pending(1, 2, now + 0.05)], now + 0.05) == Launch(1)
+    assert batching.decide([Pending(1, 2, now + 0.05)], now + 0.05) == LaunchNow(1)
 
 
 def test_a_wait_that_was_in_vain_ends() -> None:
@@ -126,13 +126,13 @@ def test_a_wait_that_was_in_vain_ends() -> None:
     batching.arrived(0, 1, 2, now + 0.05)
     for client in range(1, 32):
         batching.forget(client)
-    assert batching.decide([Pending(1, 2, now + 0.05)], now + 0.05) == Launch(1)
+    assert batching.decide([Pending(1, 2, now + 0.05)], now + 0.05) == LaunchNow(1)
 
 
 def test_waits_are_bounded_by_the_oldest_request() -> None:
     batching = policy(SMOOTH)
     now = returning(batching, 32, gap_ms=0.1)
-    assert isinstance(batching.decide([Pending(1, 2, now - 5.0)], now), Launch)
+    assert isinstance(batching.decide([Pending(1, 2, now - 5.0)], now), LaunchNow)
 
 
 @pytest.fixture(scope="module")
@@ -210,15 +210,15 @@ def test_deep_queue_uses_batches_of_the_knee_when_requests_hurry() -> None:
     hurried = policy(SMOOTH)
     hurried.hurry(10.0, 0.0)
     assert hurried.model.knee == 512
-    assert hurried.decide(queued, 0.0) == Launch(512)
-    assert policy(SMOOTH).decide(queued, 0.0) == Launch(1024)
+    assert hurried.decide(queued, 0.0) == LaunchNow(512)
+    assert policy(SMOOTH).decide(queued, 0.0) == LaunchNow(1024)
 
 
 def test_a_second_batch_waits_while_requests_hurry() -> None:
     queued = [Pending(512, 0, 0.0) for _ in range(4)]
     hurried = policy(SMOOTH)
     hurried.hurry(10.0, 0.0)
-    assert policy(SMOOTH).decide(queued, 0.0, 30.0) == Launch(1024)
+    assert policy(SMOOTH).decide(queued, 0.0, 30.0) == LaunchNow(1024)
     assert isinstance(hurried.decide(queued, 0.0, 30.0), Wait)
 
 
@@ -226,7 +226,7 @@ def test_requests_hurry_no_longer_than_they_come() -> None:
     queued = [Pending(256, 0, 5000.0) for _ in range(8)]
     hurried = policy(SMOOTH)
     hurried.hurry(10.0, 0.0)
-    assert hurried.decide(queued, 5000.0) == Launch(1024)
+    assert hurried.decide(queued, 5000.0) == LaunchNow(1024)
 
 
 def bullet_among(slow: int, target_ms: float | None, curve: str) -> Outcome:

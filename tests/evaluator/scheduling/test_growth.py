@@ -9,9 +9,10 @@ import pytest
 
 from benchmarks.batching.simulation import CURVES, Load, Outcome, simulate
 from evaluator.devices.opening.calibration import latency_model
-from evaluator.scheduling.batching import BatchPolicy, LatencyTargets, Launch, Pending
+from evaluator.scheduling.batching import BatchPolicy, LatencyTargets, LaunchNow, Pending
 from evaluator.scheduling.growth import FLAT_STEPS, RETRY_TIMES, TRIES, Growth, is_flat
 from evaluator.scheduling.latency import LatencyModel, steps_to
+from evaluator.settings import DeviceSettings
 from protocol.batch import EvaluationBatch, PositionBatch
 from tests.evaluator.service.harness import EchoBackend
 
@@ -78,7 +79,9 @@ class SimulatedDevice(EchoBackend):
 
     def started(self) -> LatencyModel:
         """The model after the measurement at start."""
-        model, _ = latency_model(self, "", None, budget_s=0.4, use_cache=False, clock=lambda: self.now)
+        model, _ = latency_model(
+            self, "", DeviceSettings(calibration_s=0.4, latency_cache=False), clock=lambda: self.now
+        )
         return model
 
 
@@ -132,9 +135,9 @@ def test_ten_starts_on_a_busy_machine_end_alike() -> None:
     assert min(rates) >= 0.95 * 1000 * MOST / line(6.0, 0.05)(MOST)
 
 
-def tried(growth: Growth, size: int, ms: float, *, disturbed: bool = False) -> None:
+def tried(growth: Growth, size: int, ms: float, *, busy: bool = False) -> None:
     for _ in range(TRIES):
-        growth.ran(size, ms, disturbed=disturbed)
+        growth.ran(size, ms, busy=busy)
 
 
 def test_a_curve_grows_size_by_size_to_the_largest() -> None:
@@ -151,7 +154,7 @@ def test_a_curve_grows_size_by_size_to_the_largest() -> None:
 def test_one_run_that_was_too_short_or_too_long_does_not_count() -> None:
     growth = Growth((1, 2), {1: 10.0})
     for ms in (0.1, 11.0, 500.0):
-        growth.ran(2, ms, disturbed=False)
+        growth.ran(2, ms, busy=False)
     assert growth.points[2] == 11.0
 
 
@@ -188,7 +191,7 @@ def test_a_dip_measured_on_a_busy_machine_does_not_end_the_growth() -> None:
 
 def test_sizes_are_doubted_for_as_long_as_the_machine_is_busy() -> None:
     growth = Growth((1, 2), {1: 1.0, 2: 1.5}, doubted=(2,))
-    tried(growth, 2, 1.6, disturbed=True)
+    tried(growth, 2, 1.6, busy=True)
     assert growth.doubted == {2}
     tried(growth, 2, 1.2)
     assert not growth.doubted
@@ -197,9 +200,9 @@ def test_sizes_are_doubted_for_as_long_as_the_machine_is_busy() -> None:
 
 def test_retry_on_a_busy_machine_keeps_the_shorter_time() -> None:
     growth = Growth([1, 2], {1: 1.0, 2: 1.5}, [1, 2])
-    tried(growth, 2, 4.0, disturbed=True)
+    tried(growth, 2, 4.0, busy=True)
     assert growth.points[2] == 1.5
-    tried(growth, 2, 1.2, disturbed=True)
+    tried(growth, 2, 1.2, busy=True)
     assert growth.points[2] == 1.2
     tried(growth, 2, 1.6)
     assert growth.points[2] == 1.6
@@ -210,7 +213,7 @@ def test_retries_take_a_small_share_and_become_rare() -> None:
     spent, retried = 0.0, []
     for _ in range(10_000):
         size = growth.trial() or 1
-        growth.ran(size, 1.0, disturbed=True)
+        growth.ran(size, 1.0, busy=True)
         spent += 1.0
         if size == 2:
             retried.append(spent)
@@ -235,24 +238,24 @@ def growing(points: dict[int, float]) -> BatchPolicy:
 
 def test_a_queue_that_is_deep_enough_tries_the_next_size() -> None:
     policy = growing({1: 20.2, 8: 21.6})
-    assert policy.decide([Pending(16, 2, 0.0)] * 2, 0.0) == Launch(16)
-    assert policy.decide([Pending(15, 2, 0.0)], 0.0) == Launch(15)
+    assert policy.decide([Pending(16, 2, 0.0)] * 2, 0.0) == LaunchNow(16)
+    assert policy.decide([Pending(15, 2, 0.0)], 0.0) == LaunchNow(15)
 
 
 def test_no_size_is_tried_that_would_hold_play_up() -> None:
     policy = growing({1: 20.2, 8: 21.6, 24: 24.8})
     deep = [Pending(64, 2, 0.0)]
-    assert policy.decide(deep, 0.0) == Launch(32)
+    assert policy.decide(deep, 0.0) == LaunchNow(32)
     policy.arrived("engine", 1, 0, 0.0)
     decision = policy.decide(deep, 1.0)
-    assert isinstance(decision, Launch)
+    assert isinstance(decision, LaunchNow)
     assert decision.positions <= 24
 
 
 def test_no_size_is_tried_that_would_make_play_late() -> None:
     policy = growing({1: 20.2, 8: 21.6})
     queued = [Pending(4, 0, 0.0), Pending(64, 2, 0.0)]
-    assert policy.decide(queued, 40.0) != Launch(16)
+    assert policy.decide(queued, 40.0) != LaunchNow(16)
 
 
 def test_a_batch_runs_when_a_client_takes_too_long_to_gather_more() -> None:

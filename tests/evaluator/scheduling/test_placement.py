@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.batching.simulation import Load, Outcome, curve_model, queued, simulate
-from evaluator.scheduling.batching import BatchPolicy, Launch, Wait
+from evaluator.scheduling.batching import BatchPolicy, LaunchNow, Wait
 from evaluator.scheduling.latency import LatencyModel
 from evaluator.scheduling.placement import Station, free_at_ms, place, share_out
 from evaluator.scheduling.requests import Request
@@ -102,7 +102,7 @@ def test_a_device_that_is_overdue_is_not_left_work_for_ever() -> None:
     own = Station(SLOW, now)
     scheduler = queue((0, 64))
     decision, skip = place(scheduler, BatchPolicy(SLOW), 1024, own, [hangs], now)
-    assert isinstance(decision, Launch)
+    assert isinstance(decision, LaunchNow)
     assert skip == 0
 
 

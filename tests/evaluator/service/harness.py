@@ -20,6 +20,7 @@ from evaluator.service.connections.access import Access
 from evaluator.service.connections.endpoints import AddressError
 from evaluator.service.networks import NetworkToLoad
 from evaluator.service.service import EvaluatorService
+from evaluator.settings import DeviceSettings
 from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.client import Completed
@@ -166,6 +167,11 @@ class Harness:
         return client
 
 
+def devices(*backends: str) -> DeviceSettings:
+    """Settings of devices that are measured quickly and not cached."""
+    return DeviceSettings(backend=backends, calibration_s=0.01, latency_cache=False, tuning="before")
+
+
 @contextmanager
 def running(
     folder: Path,
@@ -184,7 +190,7 @@ def running(
     networks are loaded."""
     opened: list[EchoBackend] = []
 
-    def open_backend(name: str, network: Any, *, threads: int | None = None, **more: Any) -> Backend:
+    def open_backend(name: str, network: Any, settings: DeviceSettings, **more: Any) -> Backend:
         if name == "broken":
             raise BackendError("this backend never opens")
         backend = make(name)
@@ -194,7 +200,7 @@ def running(
     def even_curve(backend: Backend, sizes: Sequence[int], *_: Any, **__: Any) -> dict[int, float]:
         return {size: 1 + size / 1000 for size in sizes}
 
-    loader = Loader(backends, cache=False, open_backend=open_backend)
+    loader = Loader(devices(*backends), open_backend=open_backend)
     initial = [NetworkToLoad(None)] * networks
     ready = threading.Event()
     service = EvaluatorService(

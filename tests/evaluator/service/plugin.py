@@ -28,7 +28,7 @@ class Plugin(Backend):
         wdl = np.full((count, 3), 1 / 3, np.float32)
         return EvaluationBatch(np.zeros(len(batch.moves), np.float32), wdl, np.zeros(count, np.float32))
 
-def open(network, *, threads=None):
+def open(network, settings):
     return Plugin()
 """
 

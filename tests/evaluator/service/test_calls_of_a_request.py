@@ -16,7 +16,7 @@ from evaluator.service.connections import hub_sockets
 from evaluator.service.networks import NetworkToLoad
 from evaluator.service.service import EvaluatorService
 from protocol import EvaluatorClient
-from tests.evaluator.service.harness import WAIT_S, numbered_batch
+from tests.evaluator.service.harness import WAIT_S, devices, numbered_batch
 from tests.paths import REPOSITORY
 
 REQUESTS = 200
@@ -50,7 +50,7 @@ class Calls:
 @pytest.mark.parametrize("private", [True, False], ids=["private", "tcp"])
 def test_a_request_runs_little_python(tmp_path: Path, private: bool) -> None:
     calls, ready = Calls(), threading.Event()
-    loader = Loader(("random",), cache=False, calibration_s=0.01)
+    loader = Loader(devices("random"))
     service = EvaluatorService(
         loader, [NetworkToLoad(None)], private=private, on_ready=lambda infos: ready.set()
     )

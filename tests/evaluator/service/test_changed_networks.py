@@ -95,7 +95,7 @@ def test_a_file_that_has_moved_is_the_network_that_it_was(operator: Operator) ->
         assert operator.served() == named(("here", NETWORKS[2]), ("other", NETWORKS[1]))
 
 
-def test_two_files_of_one_content_are_distinguished_when_they_differ_later(operator: Operator) -> None:
+def test_files_of_one_content_are_distinguished_once_they_differ(operator: Operator) -> None:
     first, second = operator.file("first", NETWORKS[0]), operator.file("second", NETWORKS[0])
     operator.settings(first, second)
     with operator.serving("--backend", "random") as process:
@@ -106,7 +106,7 @@ def test_two_files_of_one_content_are_distinguished_when_they_differ_later(opera
         assert operator.served() == named(("first", NETWORKS[0]), ("second", NETWORKS[1]))
 
 
-def test_settings_that_could_not_be_followed_are_followed_when_they_can_be(operator: Operator) -> None:
+def test_settings_are_followed_once_they_can_be(operator: Operator) -> None:
     before, wanted = operator.file("before", NETWORKS[0]), operator.file("wanted", Path(__file__))
     operator.settings(before)
     with operator.serving("--backend", "random") as process:

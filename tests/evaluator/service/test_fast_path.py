@@ -94,9 +94,7 @@ def test_two_batches_are_on_the_device_at_a_time(harness: Harness) -> None:
     assert backend.direct == [3, 4]
 
 
-def test_more_requests_at_a_time_are_merged_as_usual(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_simultaneous_requests_are_merged_as_usual(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fast_path, "CROWDED_S", WAIT_S)
     client, backend = accustomed(harness)
     receive(client, submitted(client, [3]))
@@ -273,9 +271,7 @@ def test_a_driver_that_fails_has_its_batches_run_the_usual_way(harness: Harness)
     assert backend.direct == [3]
 
 
-def test_a_device_that_is_late_has_its_batches_run_the_usual_way(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_late_device_gets_batches_the_usual_way(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fast_path, "LATE_MS", 20.0)
     client, backend = accustomed(harness)
     held = backend.done = Held()
@@ -286,9 +282,7 @@ def test_a_device_that_is_late_has_its_batches_run_the_usual_way(
     assert backend.released.wait(WAIT_S)
 
 
-def test_a_driver_that_does_not_return_holds_nobody_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_driver_that_does_not_return_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fast_path, "LATE_MS", 50.0)
     with private(tmp_path, patience=Patience(hang_s=0.2)) as harness:
         client, other, backend = harness.client(), harness.client(), backend_of(harness)

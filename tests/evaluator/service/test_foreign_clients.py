@@ -86,9 +86,7 @@ def test_keys_that_are_bytes_are_refused(dealer: zmq.Socket[bytes]) -> None:
         (Evaluate(1, numbered_batch(1), network="x" * 1025), "network"),
     ],
 )
-def test_texts_beyond_the_limit_are_refused_by_name(
-    dealer: zmq.Socket[bytes], message: Any, field: str
-) -> None:
+def test_texts_beyond_limit_are_refused_by_name(dealer: zmq.Socket[bytes], message: Any, field: str) -> None:
     answer = ask(dealer, message)
     assert answer.code == "bad_request"
     assert answer.message.startswith(field)

@@ -250,9 +250,7 @@ def test_nobody_waits_for_a_standby_that_is_long_in_opening(tmp_path: Path) -> N
         assert answers(client, 4)
 
 
-def test_devices_share_the_time_when_they_hang_in_sequence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_devices_that_hang_in_turn_share_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     patience = Patience(hang_factor=0.0, hang_s=0.4)
     watched: list[tuple[Attempt, float]] = []
     watch = Watchdog.watch

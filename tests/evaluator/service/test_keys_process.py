@@ -170,9 +170,7 @@ def test_an_engine_says_why_it_is_not_let_in_and_plays_on_its_own(tmp_path: Path
         (CLIENTS, 0o666, "others may change it: chmod go-w"),
     ],
 )
-def test_a_service_does_not_start_with_files_of_no_use(
-    tmp_path: Path, file: str, mode: int, complaint: str
-) -> None:
+def test_service_needs_usable_key_files(tmp_path: Path, file: str, mode: int, complaint: str) -> None:
     client_keys(tmp_path, "player", allowed=True)
     make_pair(tmp_path / "service" / SERVICE_PAIR)
     (tmp_path / "service" / file).chmod(mode)

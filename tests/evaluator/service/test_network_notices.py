@@ -55,9 +55,7 @@ def reload(admin: EvaluatorClient, path: Path) -> None:
     assert admin.reload("served").changed == ("served",)
 
 
-def test_a_result_names_the_network_that_computed_it(
-    service: tuple[Harness, EvaluatorClient, Path],
-) -> None:
+def test_a_result_names_the_network_that_computed_it(service: tuple[Harness, EvaluatorClient, Path]) -> None:
     harness, admin, path = service
     first = admin.network.content_hash
     with foreign_client(harness.address) as socket:

@@ -26,9 +26,7 @@ def test_an_unloaded_network_is_gone_and_its_device_freed(tmp_path: Path) -> Non
             client.unload("echo")
 
 
-def test_the_default_is_that_of_the_hello_until_it_is_unloaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_default_is_that_of_hello_until_unloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "FEATURES", ())  # A client of before follows no notice.
     with running(tmp_path, networks=2) as harness:
         before, admin = harness.client(), harness.client()
@@ -73,9 +71,7 @@ def test_an_alias_is_a_further_name(tmp_path: Path) -> None:
             client.evaluate(numbered_batch(1), network="best")
 
 
-def test_a_reload_waits_for_no_request_of_former_networks_and_an_unload_does(
-    harness: Harness, tmp_path: Path
-) -> None:
+def test_unload_waits_for_former_requests_and_reload_does_not(harness: Harness, tmp_path: Path) -> None:
     contents = sorted((DATA / "lc0" / "nets").glob("*.pb.gz"))[:2]
     path = tmp_path / "changing.pb.gz"
     path.write_bytes(contents[0].read_bytes())

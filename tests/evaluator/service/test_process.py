@@ -142,9 +142,7 @@ def terminated(
 
 
 @needs_posix
-def test_unfinished_requests_fail_when_the_exit_time_is_over(
-    environment: dict[str, str], plugin: Plugin
-) -> None:
+def test_unfinished_requests_fail_when_exit_time_is_over(environment: dict[str, str], plugin: Plugin) -> None:
     with terminated(environment, plugin, "0.05") as (process, client):
         completed = client.receive()
         assert completed is not None
@@ -176,9 +174,7 @@ def test_sigterm_ends_one_whose_device_hangs(environment: dict[str, str], plugin
             assert process.wait(WAIT_S) == 0
 
 
-def test_onnx_stands_in_for_a_lost_device_until_it_is_back(
-    environment: dict[str, str], plugin: Plugin
-) -> None:
+def test_onnx_stands_in_for_lost_device_until_it_is_back(environment: dict[str, str], plugin: Plugin) -> None:
     network = sorted((DATA / "lc0" / "nets").glob("*.pb.gz"))[0]
     flags = ("--network", str(network), "--backend", "plugin", "--retry-s", "0.05", "--threads", "1")
     with serving(environment, "--embedded", *flags, "--calibration-s", "0.05") as process:
@@ -216,9 +212,7 @@ def test_a_killed_evaluator_is_lost_not_slow(environment: dict[str, str]) -> Non
 
 
 @needs_posix
-def test_with_exit_when_hung_it_ends_with_a_status_of_its_own(
-    environment: dict[str, str], plugin: Plugin
-) -> None:
+def test_exit_when_hung_ends_with_its_own_status(environment: dict[str, str], plugin: Plugin) -> None:
     flags = (
         "--embedded",
         "--backend",

@@ -81,9 +81,7 @@ def test_a_port_in_use_is_an_error(environment: dict[str, str]) -> None:
 
 @needs_posix
 @needs_ipc
-def test_service_without_a_socket_folder_names_its_operators(
-    environment: dict[str, str],
-) -> None:
+def test_service_without_a_socket_folder_names_its_operators(environment: dict[str, str]) -> None:
     folder = Path(environment["TMPDIR"]) / f"wavefront-{os.getuid()}"
     folder.write_text("no folder")
     with serving(environment, "--backend", "random") as process:
@@ -185,9 +183,7 @@ def test_sighup_reads_the_settings_and_networks_again(environment: dict[str, str
 
 
 @needs_posix
-def test_another_backend_does_not_change_which_networks_are_served(
-    environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_backend_does_not_change_the_networks(environment: dict[str, str], tmp_path: Path) -> None:
     """`random` needs no network and `reference` does: until the restart the one that runs decides."""
     config = tmp_path / "evaluator.toml"
     config.write_text('backend = ["reference"]')

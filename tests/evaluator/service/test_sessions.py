@@ -12,7 +12,7 @@ import pytest
 from evaluator.service.connections import hub_sockets
 from evaluator.service.connections.limits import ConnectionLimits
 from evaluator.service.connections.transport import GONE, Arrived, Origin
-from evaluator.service.sessions import Session, Sessions
+from evaluator.service.sessions import ClientSession, Sessions
 from protocol.errors import NotAllowed
 from tests.evaluator.service.harness import WAIT_S, Harness, numbered_batch, running
 from tests.evaluator.zmtp import connect, message
@@ -29,7 +29,7 @@ class Clients:
         self.sockets.origin.side_effect = lambda arrived: arrived.source
         self.sessions = Sessions(self.access, self.sockets, self.dropped)
 
-    def begin(self, client: bytes, descriptor: int, address: str = "127.0.0.1") -> Session | None:
+    def begin(self, client: bytes, descriptor: int, address: str = "127.0.0.1") -> ClientSession | None:
         arrived = Arrived(client, [], Origin(descriptor, address))
         return self.sessions.begin(arrived, include_disconnected=False)
 

@@ -39,9 +39,7 @@ def told(manager: socket.socket) -> dict[str, str]:
             return lines
 
 
-def test_it_says_that_it_is_ready_alive_reloading_and_stopping(
-    manager: socket.socket, tmp_path: Path
-) -> None:
+def test_it_reports_ready_alive_reloading_and_stopping(manager: socket.socket, tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "evaluator", "serve", "--backend", "random", "--address", "tcp://127.0.0.1:0"],
         env={

@@ -25,9 +25,7 @@ def place(monkeypatch: pytest.MonkeyPatch, folder: Path, memberships: str, limit
     monkeypatch.setattr(memory, "MEMBERSHIPS", folder / "self")
 
 
-def test_memory_is_that_of_the_machine_without_a_limit(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_memory_is_that_of_machine_without_a_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     place(monkeypatch, tmp_path, "0::/user\n", {"user/memory.max": "max\n"})
     assert memory.process_memory() == psutil.virtual_memory().total
 

@@ -93,9 +93,7 @@ class Closed:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="there is such a connection on Linux only")
-def test_a_client_by_ipc_is_reported_so_when_it_cannot_send(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ipc_client_learns_that_it_cannot_send(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unix, "Stream", lambda *_, **__: Closed())
     with pytest.raises(EvaluatorLost, match="too many connections"):
         EvaluatorClient(f"ipc://{tmp_path / 'socket'}", timeout=WAIT_S)

@@ -315,9 +315,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("sent", "reason"), WRONG.values(), ids=WRONG.keys())
-def test_only_the_client_that_breaks_the_protocol_is_disconnected(
-    path: str, sent: bytes, reason: str
-) -> None:
+def test_only_client_that_breaks_the_protocol_is_disconnected(path: str, sent: bytes, reason: str) -> None:
     hub = hub_at(path)
     with stream_to(path) as stream, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as hostile:
         number = greet(hub, stream)
@@ -325,15 +323,15 @@ def test_only_the_client_that_breaks_the_protocol_is_disconnected(
         hostile.connect(path)
         hostile.setblocking(False)
         left = sent
-        news: list[tuple[str, str]] = []
+        endings: list[tuple[str, str]] = []
         end = time.perf_counter() + WAIT_S
-        while not news:
+        while not endings:
             assert time.perf_counter() < end, "it may go on"
             with contextlib.suppress(BlockingIOError, BrokenPipeError):
                 left = left[hostile.send(left) :] if left else left
             hub.wait(1)
-            news = hub.news()
-        assert [why for _, why in news] == [reason]
+            endings = hub.endings()
+        assert [why for _, why in endings] == [reason]
         hostile.setblocking(True)
         assert is_closed(hostile)
         assert len(hub) == 1
@@ -368,7 +366,7 @@ def test_client_is_disconnected_when_it_leaves_too_much_unread(path: str) -> Non
                 assert sent < 100
             assert sent >= 10  # what may be kept, and what the system has taken
             hub.wait(WAIT_MS)
-            assert [why for _, why in hub.news()] == ["unread"]
+            assert [why for _, why in hub.endings()] == ["unread"]
             assert hub.take() is None
             assert hub.ended() == [number]
             assert not hub.send(number, [b"x"])

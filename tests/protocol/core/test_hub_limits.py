@@ -128,7 +128,7 @@ def test_address_loses_its_oldest_silent_connection_when_full(full: Served) -> N
     first, second, third = (silent(full.port, "127.0.0.2") for _ in range(3))
     assert rest(first).endswith(TOO_MANY)
     assert full.hub.counts()["silent"] == 1
-    assert full.hub.news() == [("127.0.0.2", "silent")]
+    assert full.hub.endings() == [("127.0.0.2", "silent")]
     assert is_open(second) and is_open(third)
 
 
@@ -140,9 +140,7 @@ def test_a_connection_is_silent_until_its_first_message(full: Served, said: byte
     assert all(map(is_open, others))
 
 
-def test_address_with_most_silent_connections_makes_room(
-    full: Served,
-) -> None:
+def test_address_with_most_silent_connections_makes_room(full: Served) -> None:
     alone = silent(full.port, "127.0.0.9")
     crowd = [silent(full.port, f"127.0.0.{2 + i // 2}") for i in range(7)]
     one_more = silent(full.port, "127.0.0.8")

@@ -147,9 +147,7 @@ def test_a_run_that_was_killed_continues_and_labels_no_game_twice(tmp_path: Path
         ("silent", "no line with a score"),
     ],
 )
-def test_an_engine_that_fails_is_replaced_and_its_game_continues(
-    tmp_path: Path, failure: str, word: str
-) -> None:
+def test_failing_engine_is_replaced_in_its_game(tmp_path: Path, failure: str, word: str) -> None:
     marker = tmp_path / "failed"
     summary, said = label(
         tmp_path / "out", "--patience-s", 1.5, "--workers", 1, failure=f"{failure} {marker}"
@@ -234,7 +232,7 @@ def test_a_shard_is_made_while_further_games_come_in(tmp_path: Path, monkeypatch
     archive.close()
 
 
-def test_labeller_leaves_no_engine_when_its_start_is_cancelled(tmp_path: Path) -> None:
+async def test_labeller_leaves_no_engine_when_its_start_is_cancelled(tmp_path: Path) -> None:
     asked = tmp_path / "asked"
     script = tmp_path / "silent.py"
     script.write_text(
@@ -242,29 +240,25 @@ def test_labeller_leaves_no_engine_when_its_start_is_cancelled(tmp_path: Path) -
         "time.sleep(600)\n"
     )
     labeller = Labeller(LabelSettings(engine=f"{sys.executable} {script}"), lambda text: None)
-
-    async def alive() -> list[psutil.Process]:
-        start = asyncio.create_task(labeller.start())
-        while not asked.exists():
-            await asyncio.sleep(0.01)
-        engines = [each for each in psutil.Process().children() if str(script) in each.cmdline()]
-        assert engines
-        start.cancel()
-        await asyncio.gather(start, return_exceptions=True)
-        return psutil.wait_procs(engines, timeout=5)[1]
-
-    assert not asyncio.run(alive())
+    start = asyncio.create_task(labeller.start())
+    while not asked.exists():
+        await asyncio.sleep(0.01)
+    engines = [each for each in psutil.Process().children() if str(script) in each.cmdline()]
+    assert engines
+    start.cancel()
+    await asyncio.gather(start, return_exceptions=True)
+    assert not (psutil.wait_procs(engines, timeout=5)[1])
 
 
 def _game() -> LabelledGame:
-    from training.label.game import Branch
+    from training.label.game import Alternative
     from training.label.lines import Label
 
     first = Label(move_code("e2e4"), 30, ((move_code("e2e4"), 28), (move_code("d2d4"), 25)))
     reply = Label(move_code("d7d5"), -20, ((move_code("d7d5"), -22),))
     fen = Game().fen()
     return LabelledGame(
-        3, fen, 2, "length", [move_code("e2e4")], [first], [Branch(0, move_code("d2d4"), reply)], 0.5
+        3, fen, 2, "length", [move_code("e2e4")], [first], [Alternative(0, move_code("d2d4"), reply)], 0.5
     )
 
 

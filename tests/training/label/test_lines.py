@@ -3,7 +3,7 @@
 
 import pytest
 
-from training.label.lines import Line, parse_lines
+from training.label.lines import EngineLine, parse_lines
 
 
 def output(*lines: str) -> bytes:
@@ -18,7 +18,7 @@ def test_one_line_is_the_last_whose_score_is_no_bound() -> None:
         "info depth 3 score cp 90 lowerbound nodes 80 pv c2c4",
         "info depth 3 currmove e2e4 currmovenumber 1",
     )
-    assert parse_lines(text, 1) == [Line("d2d4", 25, 2)]
+    assert parse_lines(text, 1) == [EngineLine("d2d4", 25, 2)]
 
 
 def test_several_lines_are_of_one_depth_and_sorted_by_score() -> None:
@@ -30,7 +30,7 @@ def test_several_lines_are_of_one_depth_and_sorted_by_score() -> None:
         "info depth 3 multipv 1 score cp 99 pv g1f3",
         "info depth 2 multipv 2 score cp 11 pv e2e4",
     )
-    assert parse_lines(text, 2) == [Line("d2d4", 12, 2), Line("e2e4", 11, 2)]
+    assert parse_lines(text, 2) == [EngineLine("d2d4", 12, 2), EngineLine("e2e4", 11, 2)]
 
 
 def test_a_move_that_is_listed_twice_makes_no_complete_iteration() -> None:
@@ -64,4 +64,4 @@ def test_fullest_iteration_is_used_when_none_is_complete() -> None:
     ],
 )
 def test_mates_and_other_scores_do_not_meet(score: str, cp: int) -> None:
-    assert parse_lines(output(f"info depth 7 score {score} pv e2e4"), 1) == [Line("e2e4", cp, 7)]
+    assert parse_lines(output(f"info depth 7 score {score} pv e2e4"), 1) == [EngineLine("e2e4", cp, 7)]

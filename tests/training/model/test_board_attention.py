@@ -19,7 +19,7 @@ def interpreted() -> None:
     import torch
 
     from training.model.board_attention import board_attention
-    from training.model.layers import Attention
+    from training.model.layers import AttentionModule
 
     generator = torch.Generator().manual_seed(5)
     for n, heads, depth, biased in ((3, 2, 32, True), (2, 3, 16, False), (1, 1, 64, True)):
@@ -30,7 +30,7 @@ def interpreted() -> None:
         mixed = board_attention(ours[0], ours[1], heads)
         mixed.backward(grad)
         formula = [values.double().requires_grad_() for values in (qkv, bias)]
-        expected = Attention._mixed(formula[0], formula[1], heads)
+        expected = AttentionModule._mixed(formula[0], formula[1], heads)
         expected.backward(grad.double())
         pairs = [(mixed, expected), *((a.grad, b.grad) for a, b in zip(ours, formula, strict=True))]
         for found, right in pairs if biased else pairs[:2]:

@@ -16,7 +16,7 @@ from engine.apps.shards.shard import Shard, write_shard
 from tests.training.labels import labelled_shard, position_labels
 from tests.training.run.runs import run_training
 from training.errors import TrainingError
-from training.label.engine import EngineError
+from training.label.engine import NoEngineError
 from training.label.settings import LabelSettings
 from training.report.figures import TEMPERATURES, network_report
 from training.report.judging import judge
@@ -141,7 +141,7 @@ def test_an_engine_judges_several_positions_at_a_time() -> None:
         games.append(game)
     scores = judge(games, LabelSettings(engine=SCRIPTED), 2, lambda text: None)
     assert scores == [position_labels(game)[1][0] for game in games]
-    with pytest.raises(EngineError, match="cannot start /no/engine"):
+    with pytest.raises(NoEngineError, match="cannot start /no/engine"):
         judge(games, LabelSettings(engine="/no/engine"), 2, lambda text: None)
 
 

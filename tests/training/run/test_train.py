@@ -28,7 +28,7 @@ from training.model.initial import initial_network  # noqa: E402
 from training.model.losses import Batch, TrainedHeads  # noqa: E402
 from training.run.checkpoint import NAME, load_checkpoint  # noqa: E402
 from training.run.processes import Group  # noqa: E402
-from training.run.run import Job, train  # noqa: E402
+from training.run.run import TrainJob, train  # noqa: E402
 
 
 def metrics(folder: Path, kind: str = "step") -> list[dict[str, Any]]:
@@ -145,7 +145,7 @@ def test_run_keeps_its_checkpoint_when_targets_are_not_finite(
     config = train_config(read_document(str(path)), str(path))
     group = Group(0, 1, torch.device("cpu"))
     whole = replace(config, schedule=replace(config.schedule, positions=640))
-    train(group, Job(whole, perf_counter()))
+    train(group, TrainJob(whole, perf_counter()))
     before = weights(tmp_path)
     read = ShardReader.read
 
@@ -157,15 +157,13 @@ def test_run_keeps_its_checkpoint_when_targets_are_not_finite(
 
     monkeypatch.setattr(ShardReader, "read", spoilt)
     with pytest.raises(TrainingError, match=r"data/0\.shard"):
-        train(group, Job(config, perf_counter()))
+        train(group, TrainJob(config, perf_counter()))
     after = weights(tmp_path)
     assert all(torch.equal(values, after[name]) for name, values in before.items())
     assert all(values.isfinite().all() for values in after.values())
 
 
-def test_a_run_that_diverges_stops_without_a_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_that_diverges_stops_without_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_run(tmp_path)
     config = train_config(read_document(str(path)), str(path))
     forward = TrainedHeads.forward
@@ -176,7 +174,7 @@ def test_a_run_that_diverges_stops_without_a_checkpoint(
 
     monkeypatch.setattr(TrainedHeads, "forward", diverging)
     with pytest.raises(TrainingError, match=r"\[optimiser\].*no checkpoint"):
-        train(Group(0, 1, torch.device("cpu")), Job(config, perf_counter()))
+        train(Group(0, 1, torch.device("cpu")), TrainJob(config, perf_counter()))
     assert not (tmp_path / "run" / NAME).exists()
 
 

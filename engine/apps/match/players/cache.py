@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from engine.apps.match.config import MatchConfig, PlayerConfig
-from engine.apps.match.players.player import EnginePlayer, Player, PlayerError
+from engine.apps.match.players.player import EnginePlayer, MatchPlayer, PlayerError
 from engine.apps.match.players.program import ProgramPlayer
 from engine.options import Options
 from protocol.common.memory import process_memory
@@ -35,8 +35,8 @@ class PlayerCache:
     def __init__(self, config: MatchConfig, pool: SearchPool | None, concurrency: int) -> None:
         self._config = config
         self._pool = pool
-        self._idle: list[list[Player]] = [[] for _ in config.players]
-        self._all: list[Player] = []
+        self._idle: list[list[MatchPlayer]] = [[] for _ in config.players]
+        self._all: list[MatchPlayer] = []
         trees = concurrency * sum(not player.is_program for player in config.players)
         self._players = [_with_memory(player, trees) for player in config.players]
 
@@ -56,11 +56,11 @@ class PlayerCache:
                 )
             self.release(index, player)
 
-    async def take(self, index: int) -> Player:
+    async def take(self, index: int) -> MatchPlayer:
         """Return a ready player, started if necessary. Raises PlayerError if it does not start."""
         return await self._taken(index, START_ATTEMPTS)
 
-    def release(self, index: int, player: Player) -> None:
+    def release(self, index: int, player: MatchPlayer) -> None:
         """Return a player, dead or alive."""
         self._idle[index].append(player)
 
@@ -70,7 +70,7 @@ class PlayerCache:
         self._idle = [[] for _ in self._idle]
         await asyncio.gather(*(player.close() for player in players))
 
-    async def _taken(self, index: int, attempts: int) -> Player:
+    async def _taken(self, index: int, attempts: int) -> MatchPlayer:
         idle = self._idle[index]
         player = idle.pop() if idle else self._made(index)
         for attempt in range(1, attempts + 1):
@@ -85,9 +85,9 @@ class PlayerCache:
                 await asyncio.sleep(0.2 * attempt)
         return player
 
-    def _made(self, index: int) -> Player:
+    def _made(self, index: int) -> MatchPlayer:
         config = self._players[index]
-        player: Player
+        player: MatchPlayer
         if config.is_program:
             player = ProgramPlayer(config, chess960=self._config.chess960)
         else:

@@ -103,7 +103,7 @@ class Clocks:
         return self.white if color == chess.WHITE else self.black
 
 
-class Player(Protocol):
+class MatchPlayer(Protocol):
     """One side of one game at a time. Only the event loop may use it."""
 
     config: PlayerConfig

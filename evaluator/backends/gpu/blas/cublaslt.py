@@ -133,11 +133,7 @@ class CublasLt(Library):
             if product.bias:
                 self._set(name, operation, _BIAS_POINTER, ctypes.c_void_p(bias))
             layouts = []
-            for rows, columns, stride in (
-                (product.k, product.n, product.k),
-                (product.k, product.m, product.lda),
-                (product.n, product.m, product.ldo),
-            ):
+            for rows, columns, stride in product.matrices:
                 layout = ctypes.c_void_p()
                 sizes = ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(stride)
                 self._call("cublasLtMatrixLayoutCreate", ctypes.byref(layout), self._type, *sizes)

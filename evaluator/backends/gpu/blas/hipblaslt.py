@@ -124,11 +124,7 @@ class HipBlasLt(LoadingLibrary):
                 key = _ATTRIBUTES[f"HIPBLASLT_MATMUL_DESC_{attribute}"]
                 call(hipblaslt.hipblasLtMatmulDescSetAttribute, operation, key, buffer, buffer.nbytes)
             layouts = []
-            for rows, columns, stride in (
-                (product.k, product.n, product.k),
-                (product.k, product.m, product.lda),
-                (product.n, product.m, product.ldo),
-            ):
+            for rows, columns, stride in product.matrices:
                 layout = call(hipblaslt.hipblasLtMatrixLayoutCreate, self._type, rows, columns, stride)
                 stack.callback(call, hipblaslt.hipblasLtMatrixLayoutDestroy, layout)
                 layouts.append(layout)

@@ -56,6 +56,11 @@ class LibraryProduct:
     residual: bool
     activation: Activation = Activation.NONE
 
+    @property
+    def matrices(self) -> tuple[tuple[int, int, int], ...]:
+        """Rows, columns and stride of the library's matrices "A", "B" and "C"."""
+        return (self.k, self.n, self.k), (self.k, self.m, self.lda), (self.n, self.m, self.ldo)
+
 
 @dataclass(frozen=True, slots=True)
 class Operands:

@@ -24,9 +24,9 @@ from evaluator.backends.gpu.driver.device import (
     Call,
     Calls,
     CompilationError,
-    Device,
     DeviceError,
     DeviceInfo,
+    Gpu,
     HostBuffer,
     OutOfDeviceMemory,
 )
@@ -129,7 +129,7 @@ def is_capturing(stream: int) -> bool:
     return bool(stream) and int(_call(hip.hipStreamIsCapturing, stream)) != 0
 
 
-class AmdDevice(Device):
+class AmdDevice(Gpu):
     """One AMD GPU."""
 
     def __init__(self, index: int) -> None:

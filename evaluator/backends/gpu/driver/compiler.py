@@ -25,7 +25,7 @@ from typing import Any
 import msgpack
 
 from evaluator.backends.common.caching import cached_file, keep
-from evaluator.backends.gpu.driver.device import CompilationError, Device, DeviceError
+from evaluator.backends.gpu.driver.device import CompilationError, DeviceError, Gpu
 from evaluator.backends.gpu.driver.shipped import ShippedObjects
 from evaluator.backends.gpu.driver.target import Precision
 
@@ -103,7 +103,7 @@ _compiling: dict[Path, threading.Lock] = {}
 class Compiler:
     """The kernels of one device. Not thread-safe: kernels are loaded while a network is being opened."""
 
-    def __init__(self, device: Device, *, cache_folder: Path | None = None, use_cache: bool = True) -> None:
+    def __init__(self, device: Gpu, *, cache_folder: Path | None = None, use_cache: bool = True) -> None:
         """cache_folder: default the platform's."""
         self._device = device
         self._folder = cached_file("kernels") if use_cache and cache_folder is None else cache_folder

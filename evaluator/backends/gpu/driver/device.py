@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The interface between the gpu backend and a GPU's driver.
 
-A `Device` allocates, copies, compiles, launches and waits. `amd.py` and `nvidia.py` implement it, with the
+A `Gpu` allocates, copies, compiles, launches and waits. `amd.py` and `nvidia.py` implement it, with the
 same methods in the same order. Addresses are plain integers. Streams, events, kernels and graphs are opaque
 handles of the driver. Several threads may use a device after each has called `activate`. No method holds a
 lock, except AMD's while it loads code, and blocking driver calls release the GIL.
@@ -136,7 +136,7 @@ NOT_READY = 600
 class Calls(ABC):
     """The calls that run a captured batch, made without the GIL by evaluator._core.
 
-    Each method returns a Call that does the same as the method of `Device` of that name. library: the
+    Each method returns a Call that does the same as the method of `Gpu` of that name. library: the
     driver's. prefix: of its functions.
     """
 
@@ -187,7 +187,7 @@ def function_address(library: ctypes.CDLL, name: str) -> int:
         raise DeviceError(f"{library._name} has no function {name}: update the driver") from None
 
 
-class Device(ABC):
+class Gpu(ABC):
     """A GPU. Close it once; all handles become invalid then."""
 
     info: DeviceInfo

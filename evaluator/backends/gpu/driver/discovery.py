@@ -15,7 +15,7 @@ from types import ModuleType
 
 from evaluator.backends.common import crashes
 from evaluator.backends.common.crashes import Phase
-from evaluator.backends.gpu.driver.device import Device, DeviceError, DeviceInfo
+from evaluator.backends.gpu.driver.device import DeviceError, DeviceInfo, Gpu
 from protocol.common.extras import install
 from protocol.common.version import __version__
 
@@ -203,10 +203,10 @@ def select_all(
     return found
 
 
-def open_device(info: DeviceInfo) -> Device:
+def open_device(info: DeviceInfo) -> Gpu:
     """Open a device. Raises DeviceError."""
     module = _module(info.vendor)
-    device: Device = (module.AmdDevice if info.vendor == "amd" else module.NvidiaDevice)(info.index)
+    device: Gpu = (module.AmdDevice if info.vendor == "amd" else module.NvidiaDevice)(info.index)
     return device
 
 

@@ -19,9 +19,9 @@ from evaluator.backends.gpu.driver.device import (
     Call,
     Calls,
     CompilationError,
-    Device,
     DeviceError,
     DeviceInfo,
+    Gpu,
     HostBuffer,
     OutOfDeviceMemory,
 )
@@ -79,7 +79,7 @@ def describe(index: int) -> DeviceInfo:
     )
 
 
-class NvidiaDevice(Device):
+class NvidiaDevice(Gpu):
     """One NVIDIA GPU in its primary context."""
 
     def __init__(self, index: int) -> None:

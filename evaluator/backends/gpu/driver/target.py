@@ -59,7 +59,7 @@ class Target:
     note: str = ""
 
     @property
-    def known(self) -> bool:
+    def is_listed(self) -> bool:
         """True if it is listed."""
         return not self.note
 
@@ -70,7 +70,7 @@ class Target:
         others. CDNA has no macro for its family."""
         if self.unit is MatrixUnit.FMA:
             return ("-DMATRIX_GENERIC=1",)
-        return ("-DMATRIX_LIKE_GFX942=1",) if self.unit is MatrixUnit.MFMA and not self.known else ()
+        return ("-DMATRIX_LIKE_GFX942=1",) if self.unit is MatrixUnit.MFMA and not self.is_listed else ()
 
     @property
     def e4m3(self) -> float:
@@ -86,7 +86,7 @@ class Target:
         fast as fp16. On gfx950 only its MFMA 16x16x128 does."""
         if self.unit is MatrixUnit.FMA:
             return "the kernels use no matrix unit there"
-        if not self.known:
+        if not self.is_listed:
             return "such numbers have not been tried there"
         return "" if self.e4m3 else "its matrix unit has no e4m3"
 

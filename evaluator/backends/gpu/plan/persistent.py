@@ -20,7 +20,7 @@ from evaluator.backends.gpu.plan import weights as pack
 from evaluator.backends.gpu.plan.builder import ACTIVATION_CODES, ProgramBuilder
 from evaluator.backends.gpu.plan.persistent_form import AttentionShape, PersistentForm
 from evaluator.backends.gpu.plan.products.linear_layer import Linear
-from evaluator.backends.gpu.plan.program import Argument, Buffer, Launch, Matrix, PlanError, Table
+from evaluator.backends.gpu.plan.program import Argument, Buffer, Launch, Matrix, PlanError, WordTable
 from evaluator.network.spec import Activation, FloatArray, LayerNorm
 
 MAX_POSITIONS = 8
@@ -152,7 +152,7 @@ class Encoders:
         if tail is not None:
             self._check_tail(tail, layers[0])
             words = [*self._tail_words(tail, len(words) // len(layers)), *words]
-        table = Table(f"persistent.{b.positions}.{self._form.name}.layers", tuple(words))
+        table = WordTable(f"persistent.{b.positions}.{self._form.name}.layers", tuple(words))
         count = len(layers) + (tail is not None)
         shared = self._shared_bytes(table)
         out = b.matrix("persistent.x", x.rows, x.width)
@@ -182,7 +182,7 @@ class Encoders:
         )
         return out
 
-    def _shared_bytes(self, table: Table) -> int:
+    def _shared_bytes(self, table: WordTable) -> int:
         """Return the dynamic shared memory of a block. Raises PlanError if it is more than available."""
         b, where = self._b, self._space
         shared = _WAVES * (where.input_bytes + where.weight_bytes) + _COMMON_BYTES + 8 * len(table.words)
@@ -291,7 +291,7 @@ class Encoders:
         chunk, size, where = self._b.precision.chunk, self._b.precision.bytes, self._space
         squeezed = _SQUARES * compressed
         if width % 16 or squeezed % 16:
-            raise PlanError("the persistent kernel wants widths in steps of 16 where smolgen begins")
+            raise PlanError(f"smolgen of {width} channels: the persistent kernel needs a multiple of 16")
         row = (width + chunk) * size
         weights = pack.round_up(compressed, 16) * row
         slices, vectors = outputs * (squeezed + chunk) * size, 8 * width

@@ -49,14 +49,14 @@ class TensorMap:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class WordTable:
     """An array on the device with 8 bytes per word: addresses, int64, and float32 in a word's lower half."""
 
     name: str
     words: tuple[Buffer | int | float | None, ...]
 
 
-Argument: TypeAlias = Buffer | TensorMap | Table | int | float | None
+Argument: TypeAlias = Buffer | TensorMap | WordTable | int | float | None
 """A kernel's argument: an address, a tensor map by value, int32, float32, or a null pointer."""
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from evaluator.backends.gpu.blas.library import Library
 from evaluator.backends.gpu.driver.compiler import KernelKey
-from evaluator.backends.gpu.driver.device import Device
+from evaluator.backends.gpu.driver.device import Gpu
 from evaluator.backends.gpu.plan.program import Program
 from evaluator.backends.gpu.run.memory import Buffers, Memory, upload
 from evaluator.backends.gpu.run.recording import Recorder
@@ -50,7 +50,7 @@ class DeviceStreams:
     of each array, by name. written: arrays that kernels write; each device stream has a copy. workspace:
     bytes for a library."""
 
-    device: Device
+    device: Gpu
     kernels: Mapping[tuple[KernelKey, int], Any]
     libraries: Mapping[str, Library]
     weights: Mapping[str, int]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 from evaluator.backends.common.device_lease import DeviceLease, exclusive_lease
 from evaluator.backends.gpu.blas.library import Library
 from evaluator.backends.gpu.driver.compiler import Compiler
-from evaluator.backends.gpu.driver.device import Device, OutOfDeviceMemory
+from evaluator.backends.gpu.driver.device import Gpu, OutOfDeviceMemory
 from evaluator.backends.gpu.plan.plan import Plan
 from evaluator.backends.gpu.plan.program import Branch, Launch, LibraryStep, Program
 from evaluator.backends.gpu.run.device_streams import DeviceStreams
@@ -40,7 +40,7 @@ class Executor:
 
     def __init__(
         self,
-        device: Device,
+        device: Gpu,
         compiler: Compiler,
         plan: Plan,
         buckets: tuple[int, ...],
@@ -150,7 +150,7 @@ class Executor:
 
     def _in_halves(self, batch: PositionBatch) -> EvaluationBatch:
         if len(batch) == 1:
-            raise ValueError(f"one position with {len(batch.moves)} moves is more than fits")
+            raise ValueError(f"a position has {len(batch.moves)} moves; the largest batch has room for fewer")
         middle = len(batch) // 2
         halves = batch.slice(0, middle), batch.slice(middle, len(batch))
         return EvaluationBatch.concatenate([self.evaluate([half]) for half in halves])

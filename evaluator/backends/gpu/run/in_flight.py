@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from evaluator._core import Turn, run_batch
-from evaluator.backends.gpu.driver.device import Call, Calls, Device, HostBuffer, NotFiniteOutput
+from evaluator.backends.gpu.driver.device import Call, Calls, Gpu, HostBuffer, NotFiniteOutput
 from evaluator.backends.gpu.plan.weights import round_up
 from evaluator.backends.gpu.run.device_streams import DeviceStream
 from evaluator.backends.gpu.run.memory import Memory
@@ -112,7 +112,7 @@ class InFlight:
         }
 
 
-def allocate_in_flight(device: Device, memory: Memory, layout: Layout, *, copied: bool) -> InFlight:
+def allocate_in_flight(device: Gpu, memory: Memory, layout: Layout, *, copied: bool) -> InFlight:
     """Allocate buffers for batches up to a layout. copied: also on the device, for batches that are not
     accessed in page-locked memory. Raises DeviceError."""
     host_input = memory.allocate_host(layout.input_bytes)

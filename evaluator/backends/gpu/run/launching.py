@@ -9,12 +9,12 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 from evaluator.backends.gpu.blas.library import Library, Operands
-from evaluator.backends.gpu.driver.device import Device, DeviceError
-from evaluator.backends.gpu.plan.program import Argument, Buffer, Launch, LibraryStep, Table, TensorMap
+from evaluator.backends.gpu.driver.device import DeviceError, Gpu
+from evaluator.backends.gpu.plan.program import Argument, Buffer, Launch, LibraryStep, TensorMap, WordTable
 
 
 def queue(
-    device: Device,
+    device: Gpu,
     kernel: Any,
     launch: Launch,
     address: Callable[[Buffer], int],
@@ -29,7 +29,7 @@ def queue(
     _queue(device, kernel, launch, _grid(device, kernel, launch), arguments, stream, overlap=overlap)
 
 
-def _grid(device: Device, kernel: Any, launch: Launch) -> tuple[int, int, int]:
+def _grid(device: Gpu, kernel: Any, launch: Launch) -> tuple[int, int, int]:
     if not launch.cluster:
         return launch.grid
     resident = device.resident_blocks(kernel, launch.threads, launch.shared_bytes, launch.cluster)
@@ -39,7 +39,7 @@ def _grid(device: Device, kernel: Any, launch: Launch) -> tuple[int, int, int]:
 
 
 def _queue(
-    device: Device,
+    device: Gpu,
     kernel: Any,
     launch: Launch,
     grid: tuple[int, int, int],
@@ -66,7 +66,7 @@ class RepeatedLaunch:
 
     def __init__(
         self,
-        device: Device,
+        device: Gpu,
         kernel: Any,
         launch: Launch,
         address: Callable[[Buffer, int], int],
@@ -110,14 +110,14 @@ def multiply(
 
 
 def _value(
-    device: Device, argument: Argument, address: Callable[[Buffer], int], tables: Mapping[str, int]
+    device: Gpu, argument: Argument, address: Callable[[Buffer], int], tables: Mapping[str, int]
 ) -> Any:
     match argument:
         case None:
             return ctypes.c_uint64(0)
         case Buffer():
             return ctypes.c_uint64(address(argument))
-        case Table(name):
+        case WordTable(name):
             return ctypes.c_uint64(tables[name])
         case TensorMap():
             return device.tensor_map(address(argument.buffer), argument.box)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluator.backends.gpu.driver.device import Device, DeviceError, HostBuffer
-from evaluator.backends.gpu.plan.program import Buffer, Launch, Program, Space, Table
+from evaluator.backends.gpu.driver.device import DeviceError, Gpu, HostBuffer
+from evaluator.backends.gpu.plan.program import Buffer, Launch, Program, Space, WordTable
 from evaluator.backends.gpu.plan.weights import round_up
 
 log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ _ALIGNMENT = 256
 class Memory:
     """Device memory and page-locked memory that are freed together."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Gpu) -> None:
         self.device = device
         self._allocated: list[int] = []
         self._host: list[HostBuffer] = []
@@ -119,13 +119,15 @@ class Buffers:
         addresses: dict[str, int] = {}
         for program in programs:
             launches = (step for step in program.steps if isinstance(step, Launch))
-            for table in (each for step in launches for each in step.arguments if isinstance(each, Table)):
+            for table in (
+                each for step in launches for each in step.arguments if isinstance(each, WordTable)
+            ):
                 words = self._words(table)
                 addresses[table.name] = self._memory.allocate(words.nbytes)
                 self._memory.device.write(addresses[table.name], words)
         return addresses
 
-    def _words(self, table: Table) -> NDArray[np.uint64]:
+    def _words(self, table: WordTable) -> NDArray[np.uint64]:
         words = np.zeros(len(table.words), np.uint64)
         for word, value in zip(words.reshape(-1, 1), table.words, strict=True):
             match value:

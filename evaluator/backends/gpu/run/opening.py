@@ -11,7 +11,7 @@ from functools import partial
 from evaluator.backends.common.device_lease import DeviceLease, exclusive_lease
 from evaluator.backends.gpu.blas.library import Library, LibraryGivenUp
 from evaluator.backends.gpu.driver.compiler import Compiler
-from evaluator.backends.gpu.driver.device import Device, DeviceError, OutOfDeviceMemory
+from evaluator.backends.gpu.driver.device import DeviceError, Gpu, OutOfDeviceMemory
 from evaluator.backends.gpu.plan.needs import MeasuringChooser, needs_of
 from evaluator.backends.gpu.plan.plan import Plan
 from evaluator.backends.gpu.plan.program import PlanError
@@ -20,12 +20,12 @@ from evaluator.backends.gpu.run.executor import Executor
 log = logging.getLogger(__name__)
 
 
-class OpeningError(Exception):
+class DeviceOpeningError(Exception):
     """A network cannot run on a device. The message has the device and the reason or remedy."""
 
 
 def open_executor(
-    device: Device,
+    device: Gpu,
     compiler: Compiler,
     plan: Plan,
     buckets: tuple[int, ...],
@@ -37,8 +37,8 @@ def open_executor(
 ) -> Executor:
     """Return an executor for the plan, with as many of the batch sizes as fit into memory.
 
-    tuner: the plan's chooser, if it measures. planned, lease: as in Executor. Raises OpeningError, and other
-    exceptions of the plan's chooser.
+    tuner: the plan's chooser, if it measures. planned, lease: as in Executor. Raises DeviceOpeningError, and
+    other exceptions of the plan's chooser.
     """
     info = device.info
     while True:
@@ -52,7 +52,7 @@ def open_executor(
         except OutOfDeviceMemory as error:
             if len(buckets) == 1:
                 free = device.free_memory() >> 20
-                raise OpeningError(
+                raise DeviceOpeningError(
                     f"{info.name} has not enough free memory ({free} MB) for this network even at a "
                     f"batch of {buckets[0]}; close other programs or use a smaller network"
                 ) from error
@@ -61,7 +61,7 @@ def open_executor(
         except LibraryGivenUp:
             plan.forget()
         except (DeviceError, PlanError) as error:
-            raise OpeningError(f"{info.name}: {error}") from error
+            raise DeviceOpeningError(f"{info.name}: {error}") from error
     if tuner is not None:
         tuner.save()
     if plan.packed is not None and not any(name.endswith(".codes") for name in plan.weights):

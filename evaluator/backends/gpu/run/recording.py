@@ -9,7 +9,7 @@ from typing import Any
 
 from evaluator.backends.gpu.blas.library import Library, LibraryProduct
 from evaluator.backends.gpu.driver.compiler import KernelKey
-from evaluator.backends.gpu.driver.device import Device
+from evaluator.backends.gpu.driver.device import Gpu
 from evaluator.backends.gpu.plan.program import Branch, Launch, LibraryStep, Program
 from evaluator.backends.gpu.run.launching import multiply, queue
 from evaluator.backends.gpu.run.memory import Buffers
@@ -23,7 +23,7 @@ class Recorder:
 
     def __init__(
         self,
-        device: Device,
+        device: Gpu,
         kernels: Mapping[tuple[KernelKey, int], Any],
         buffers: Buffers,
         libraries: Mapping[str, Library],

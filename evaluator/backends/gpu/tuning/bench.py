@@ -19,7 +19,7 @@ from evaluator.backends.common.device_lease import DeviceLease, exclusive_lease
 from evaluator.backends.gpu.blas.library import Library
 from evaluator.backends.gpu.blas.product import Product
 from evaluator.backends.gpu.driver.compiler import Compiler, KernelKey
-from evaluator.backends.gpu.driver.device import Device
+from evaluator.backends.gpu.driver.device import Gpu
 from evaluator.backends.gpu.driver.target import Precision, Target
 from evaluator.backends.gpu.plan import weights as pack
 from evaluator.backends.gpu.plan.builder import ProgramBuilder
@@ -94,7 +94,7 @@ class Bench:
 
     def __init__(
         self,
-        device: Device,
+        device: Gpu,
         compiler: Compiler,
         libraries: Sequence[Library],
         product: Product,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluator.backends.gpu.driver.device import Device
+from evaluator.backends.gpu.driver.device import Gpu
 from evaluator.backends.gpu.driver.target import MatrixUnit, Precision
 from evaluator.backends.gpu.plan import weights as pack
 from evaluator.backends.gpu.plan.quantised import Packed, WeightFormat, rounded
@@ -66,7 +66,7 @@ class Samples(Closing):
     """Used by one thread at a time. `close` frees everything, unless it was abandoned: a hanging call may
     still read it."""
 
-    def __init__(self, device: Device, precision: Precision) -> None:
+    def __init__(self, device: Gpu, precision: Precision) -> None:
         self._device, self.precision = device, precision
         self._rng = np.random.default_rng(1)
         self._blocks = {False: self._random_block(1.0), True: self._random_pairs()}  # key: e4m3

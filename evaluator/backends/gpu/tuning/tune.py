@@ -21,7 +21,7 @@ from evaluator.backends.common.progress import announce
 from evaluator.backends.gpu.blas.library import EPILOGUES, Library, LibraryGivenUp, library_product
 from evaluator.backends.gpu.blas.product import Product
 from evaluator.backends.gpu.driver.compiler import Compiler, KernelKey
-from evaluator.backends.gpu.driver.device import Device, DeviceError
+from evaluator.backends.gpu.driver.device import DeviceError, Gpu
 from evaluator.backends.gpu.driver.target import Precision
 from evaluator.backends.gpu.plan import hopper
 from evaluator.backends.gpu.plan.needs import Needs
@@ -68,7 +68,7 @@ class Tuner:
 
     def __init__(
         self,
-        device: Device,
+        device: Gpu,
         compiler: Compiler,
         precision: Precision,
         libraries: Sequence[Library],
@@ -98,7 +98,7 @@ class Tuner:
         self.read_cache()
         self.known |= {product: [*measured] for product, measured in (known or {}).items()}
         self._not_tried = {*given_up}
-        self._trying, self._found = trying, found
+        self._on_trying, self._on_found = trying, found
         self.measured = 0
         """Number of products that were not in the cache."""
         self._chosen: set[str] = set()
@@ -180,7 +180,7 @@ class Tuner:
                 )
                 beside = None if product in full else neighbours(product, self.known)
                 self.known[product] = self.measure(product, samples, beside)
-                self._found(product, self.known[product])
+                self._on_found(product, self.known[product])
                 self.measured += 1
                 if samples.abandoned:
                     samples = Samples(self._device, self._precision)
@@ -306,7 +306,7 @@ class Tuner:
         """Announce a candidate (choice or library name). Returns False for one that crashed a process
         before."""
         key = candidate_key(product, candidate)
-        self._trying(key)
+        self._on_trying(key)
         return key not in self._not_tried
 
     def _looked_at_again(self, bench: Bench, measured: list[Measured]) -> list[Measured]:
@@ -369,7 +369,7 @@ class Tuner:
                 del self.known[product]
             elif len(kept) < len(measured):
                 self.known[product] = kept
-                self._found(product, kept)
+                self._on_found(product, kept)
         if lost & self._chosen:
             self._chosen -= lost
             raise LibraryGivenUp(", ".join(sorted(lost)))

@@ -5,18 +5,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.apps.analysis.scheduler import Scheduler
+from engine.apps.analysis.scheduler import QueryScheduler
 from tests.engine.apps.analysis.recording import Conversation, scheduler
 
 
 @pytest.fixture(scope="module")
-def shared_scheduler() -> Iterator[Scheduler]:
+def shared_scheduler() -> Iterator[QueryScheduler]:
     with scheduler(own=True) as made:
         yield made
 
 
 @pytest.fixture
-def talk(shared_scheduler: Scheduler) -> Iterator[Conversation]:
+def talk(shared_scheduler: QueryScheduler) -> Iterator[Conversation]:
     conversation = Conversation(shared_scheduler)
     yield conversation
     shared_scheduler.leave(conversation.client)

@@ -11,7 +11,7 @@ from typing import Any
 
 import jsonschema
 
-from engine.apps.analysis.scheduler import Scheduler
+from engine.apps.analysis.scheduler import QueryScheduler
 from engine.apps.analysis.schema import schema
 from engine.apps.analysis.settings import AnalysisSettings
 from engine.commands.analysis import default_options
@@ -56,7 +56,7 @@ class RecordingClient:
 class Conversation:
     """A client and the scheduler that it asks."""
 
-    def __init__(self, scheduler: Scheduler, client: RecordingClient | None = None) -> None:
+    def __init__(self, scheduler: QueryScheduler, client: RecordingClient | None = None) -> None:
         self.scheduler = scheduler
         self.client = client or RecordingClient()
 
@@ -70,10 +70,10 @@ class Conversation:
 
 
 @contextmanager
-def scheduler(options: Options = RANDOM, *, own: bool = False, **settings: Any) -> Iterator[Scheduler]:
+def scheduler(options: Options = RANDOM, *, own: bool = False, **settings: Any) -> Iterator[QueryScheduler]:
     """A scheduler. own: with an evaluator of its own."""
     said: list[str] = []
-    made = Scheduler(options, AnalysisSettings(**settings), log=said.append)
+    made = QueryScheduler(options, AnalysisSettings(**settings), log=said.append)
     with nullcontext() if own else shared_evaluator(), closing(made):
         made.start()
         yield made

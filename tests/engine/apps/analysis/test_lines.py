@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import cast
 
 from engine.apps.analysis.lines import LINES_READ_AHEAD, LineClient, read_lines
-from engine.apps.analysis.scheduler import Scheduler
+from engine.apps.analysis.scheduler import QueryScheduler
 from engine.apps.analysis.settings import AnalysisSettings
 
 
@@ -37,6 +37,6 @@ def test_lines_wait_to_be_read_where_they_come_from() -> None:
     scheduler = SlowScheduler()
     lines = [b"%d" % number for number in range(10 * LINES_READ_AHEAD)]
     client = LineClient(io.BytesIO(), 1, lambda client: None)
-    read_lines(cast(Scheduler, scheduler), client, io.BytesIO(b"\n".join(lines)))
+    read_lines(cast(QueryScheduler, scheduler), client, io.BytesIO(b"\n".join(lines)))
     assert scheduler.lines == [*lines, b"end"]
     assert scheduler.most == LINES_READ_AHEAD

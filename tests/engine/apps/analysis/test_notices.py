@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What clients are told besides answers: warnings of doubtful messages, and the state of the evaluator."""
 
-from engine.apps.analysis.scheduler import Scheduler
+from engine.apps.analysis.scheduler import QueryScheduler
 from engine.apps.analysis.settings import AnalysisSettings
 from tests.engine.apps.analysis.recording import RANDOM, Conversation, scheduler
 
@@ -19,7 +19,7 @@ def test_a_key_that_comes_twice_is_warned_of_once() -> None:
 
 
 def test_networks_are_starting_until_there_is_an_evaluator() -> None:
-    made = Scheduler(RANDOM, AnalysisSettings())
+    made = QueryScheduler(RANDOM, AnalysisSettings())
     talk = Conversation(made)
     try:
         before = talk.ask(id="n", action="query_networks")

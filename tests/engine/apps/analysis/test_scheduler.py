@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.apps.analysis.query import NAMES
-from engine.apps.analysis.scheduler import Scheduler
+from engine.apps.analysis.scheduler import QueryScheduler
 from tests.engine.apps.analysis.recording import RANDOM, Conversation, RecordingClient, scheduler
 from tests.rounds import rounds
 
@@ -262,7 +262,7 @@ def test_a_bad_message_is_answered_and_disturbs_nobody(
 
 @settings(max_examples=rounds(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(MESSAGES)
-def test_no_message_whatever_causes_a_fault(shared_scheduler: Scheduler, message: dict[str, Any]) -> None:
+def test_no_message_causes_a_fault(shared_scheduler: QueryScheduler, message: dict[str, Any]) -> None:
     talk = Conversation(shared_scheduler)
     talk.say(**message)
     talk.say(id="end", action="terminate_all")
@@ -342,7 +342,7 @@ def test_terminate_ends_what_runs_and_drops_what_waits() -> None:
         assert ended[-1]["root"]["visits"] == 10
 
 
-def test_terminate_all_ends_everything_of_one_client(shared_scheduler: Scheduler) -> None:
+def test_terminate_all_ends_everything_of_one_client(shared_scheduler: QueryScheduler) -> None:
     mine, other = Conversation(shared_scheduler), Conversation(shared_scheduler)
     other.say(id="other", infinite=True, report_every=0.01)
     assert other.client.next()["during_search"]
@@ -369,7 +369,7 @@ def test_a_client_that_leaves_ends_its_searches() -> None:
             assert second.ask(id=str(number), nodes=10)["id"] == str(number)
 
 
-def test_tree_is_continued_though_its_search_is_still_stopping(shared_scheduler: Scheduler) -> None:
+def test_tree_is_continued_though_its_search_is_still_stopping(shared_scheduler: QueryScheduler) -> None:
     left, next_one, third = (Conversation(shared_scheduler, RecordingClient("me")) for _ in range(3))
     left.say(id="a", infinite=True, report_every=0.05)
     while left.client.next()["root"]["visits"] < 2000:
@@ -381,7 +381,7 @@ def test_tree_is_continued_though_its_search_is_still_stopping(shared_scheduler:
     assert third.client.next()["id"] in ("b", "end")
 
 
-def test_a_client_is_reported_when_all_is_answered(shared_scheduler: Scheduler) -> None:
+def test_a_client_is_reported_when_all_is_answered(shared_scheduler: QueryScheduler) -> None:
     talk = Conversation(shared_scheduler)
     for number in range(4):
         talk.say(id=str(number), nodes=100)
@@ -399,7 +399,7 @@ def test_endless_queries_of_one_client_leave_another_its_turn() -> None:
         assert modest.ask(id="a", nodes=50)["root"]["visits"] == 50
 
 
-def test_nothing_more_is_begun_for_a_client_that_does_not_read(shared_scheduler: Scheduler) -> None:
+def test_nothing_more_is_begun_for_a_client_that_does_not_read(shared_scheduler: QueryScheduler) -> None:
     client = RecordingClient()
     talk = Conversation(shared_scheduler, client)
     client.congested = True

@@ -233,7 +233,7 @@ def test_an_error_in_a_game_takes_no_other_game(tmp_path: Path, broken: Collecti
     assert sorted(campaign.written) == expected
 
 
-def test_run_raises_the_first_failed_write_when_the_disk_is_full(tmp_path: Path) -> None:
+async def test_run_raises_the_first_failed_write_when_the_disk_is_full(tmp_path: Path) -> None:
     campaign = Numbers(tmp_path / "summary.json", full=True)
     seen: list[dict[str, Any]] = []
 
@@ -243,18 +243,14 @@ def test_run_raises_the_first_failed_write_when_the_disk_is_full(tmp_path: Path)
             await asyncio.sleep(0)
 
     games = Games(held=frozenset({2}), cancelled=until_all_writes_failed)
-
-    async def run() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: seen.append(context))
-        with pytest.raises(JournalError, match="cannot write"):
-            await campaign.play(View(), range(3), make_executor=making(games))
-        gc.collect()
-
-    asyncio.run(run())
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: seen.append(context))
+    with pytest.raises(JournalError, match="cannot write"):
+        await campaign.play(View(), range(3), make_executor=making(games))
+    gc.collect()
     assert not seen
 
 
-def test_cancelled_run_writes_what_is_over(tmp_path: Path) -> None:
+async def test_cancelled_run_writes_what_is_over(tmp_path: Path) -> None:
     games, campaign = Games(), Numbers(tmp_path / "summary.json")
 
     def cancel(game: int) -> None:
@@ -262,16 +258,13 @@ def test_cancelled_run_writes_what_is_over(tmp_path: Path) -> None:
             task = next(task for task in asyncio.all_tasks() if "main" in task.get_name())
             task.cancel()
 
-    async def run() -> RunEnding:
-        task = asyncio.current_task()
-        assert task is not None
-        task.set_name("main")
+    task = asyncio.current_task()
+    assert task is not None
+    task.set_name("main")
 
-        ending = await campaign.play(View(on_game=cancel), count(), make_executor=making(games))
-        assert not task.cancelling()
-        return ending
-
-    assert asyncio.run(run()) == "interrupted"
+    ending = await campaign.play(View(on_game=cancel), count(), make_executor=making(games))
+    assert not task.cancelling()
+    assert ending == "interrupted"
     assert games.closed
     assert 5 in campaign.counted
     assert sorted(campaign.written) == sorted(campaign.counted)

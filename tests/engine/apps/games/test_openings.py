@@ -78,9 +78,7 @@ def test_plies_cut_lines_short(tmp_path: Path) -> None:
     assert opening.moves == ("e2e4", "e7e5", "g1f3")
 
 
-def test_random_order_has_each_opening_once_per_round(
-    tmp_path: Path,
-) -> None:
+def test_random_order_has_each_opening_once_per_round(tmp_path: Path) -> None:
     path = book(tmp_path, "book.epd", EPD)
     openings = read_openings(OpeningSettings(path), 7, seed=5)
     assert len(set(openings[:3])) == len(set(openings[3:6])) == 3

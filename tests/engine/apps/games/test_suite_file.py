@@ -58,9 +58,7 @@ def test_files_of_other_systems_are_read(tmp_path: Path) -> None:
         ("k6R/8/8/8/8/8/8/K7 w - - bm Rh1;", "Black is in check but it is White's move"),
     ],
 )
-def test_lines_that_are_no_positions_are_omitted_with_the_reason(
-    tmp_path: Path, line: str, reason: str
-) -> None:
+def test_invalid_lines_are_omitted_with_their_reason(tmp_path: Path, line: str, reason: str) -> None:
     suite = suite_of(tmp_path, f"{MATE} bm Rd8;\n{line}\n{MATE} am Rd8;\n")
     assert [position.name for position in suite.positions] == ["1", "3"]
     assert list(suite.left_out) == [2] and reason in suite.left_out[2]

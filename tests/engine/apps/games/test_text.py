@@ -47,9 +47,7 @@ def test_text_is_the_same_in_every_encoding(tmp_path: Path, data: bytes, encodin
         ("utf-16-be", "Müller"),
     ],
 )
-def test_an_encoding_without_a_mark_is_guessed_by_the_letters(
-    tmp_path: Path, encoding: str, text: str
-) -> None:
+def test_encoding_without_a_mark_is_guessed_by_the_letters(tmp_path: Path, encoding: str, text: str) -> None:
     path, notes = tmp_path / "games.pgn", list[str]()
     text = f'[Event "Open"]\n[White "{text}"]\n\n1. e4 *\n'
     path.write_bytes(text.encode(encoding))

@@ -96,9 +96,7 @@ def test_all_kinds_of_players_meet_in_a_round_robin(tmp_path: Path) -> None:
         ("hang", Reason.STALL, ""),
     ],
 )
-def test_match_continues_when_a_player_loses_by_a_fault(
-    tmp_path: Path, fault: str, reason: Reason, detail: str
-) -> None:
+def test_match_continues_after_a_fault(tmp_path: Path, fault: str, reason: Reason, detail: str) -> None:
     # A limit of its own keeps a stalled machine from being taken for the good player's fault.
     players = [program("good", base_ms=60_000), program("bad", fault, ply=12)]
     stall = 1.0 if reason is Reason.STALL else 60.0
@@ -176,9 +174,7 @@ def test_a_program_that_says_nothing_is_given_up(tmp_path: Path, monkeypatch: py
         play(match(tmp_path, [program("mute", "mute"), engine("good")]))
 
 
-def test_match_does_not_begin_when_a_network_is_unreadable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_match_needs_readable_networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WAVEFRONT_EVALUATOR")
     (tmp_path / "bad.pb.gz").write_bytes(b"no network")
     bad = PlayerConfig(

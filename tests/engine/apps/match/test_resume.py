@@ -140,9 +140,7 @@ def test_a_killed_program_loses_its_game_and_the_match_continues(tmp_path: Path)
     assert campaign.standings.games == 4
 
 
-def test_program_is_ended_and_stalled_when_it_ignores_stop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_program_stalls_when_it_ignores_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program_module, "INTERRUPT_SECONDS", 0.3)
     players = [program("good", base_ms=60_000), program("deaf", "deaf", ply=12)]
     config = match(

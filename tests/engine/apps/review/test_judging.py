@@ -10,7 +10,7 @@ import pytest
 from engine.apps.review.accuracy import accuracies, move_accuracy
 from engine.apps.review.judging import (
     PHASES,
-    Clock,
+    MoveTime,
     Searched,
     backed_up,
     decisive,
@@ -64,7 +64,7 @@ def test_loss_is_the_difference_for_the_mover() -> None:
         searched(1.0, "d8h4"),  # g4 lost all that was left.
         Searched(Score.of((0.0, 0.0, 1.0))),
     ]
-    f3, e5, g4, mate = judge(chess.Board(), moves, positions, [Clock()] * 4)
+    f3, e5, g4, mate = judge(chess.Board(), moves, positions, [MoveTime()] * 4)
     assert f3.loss == pytest.approx(0.15) and f3.mark == "mistake" and f3.best == "e4"
     assert e5.loss == 0 and e5.mark == ""
     assert g4.mark == "blunder" and g4.label == "2. g4??" and g4.phase == "opening"
@@ -74,14 +74,14 @@ def test_loss_is_the_difference_for_the_mover() -> None:
 
 def test_a_move_without_a_verdict_has_no_mark_and_both_lines() -> None:
     positions = [searched(0.9, "d2d4"), searched(0.9, "e7e5")]
-    (review,) = judge(chess.Board(), moves_of("e2e4"), positions, [Clock()], unclear={0})
+    (review,) = judge(chess.Board(), moves_of("e2e4"), positions, [MoveTime()], unclear={0})
     assert review.unclear and not review.mark and not review.missed_win and not review.reasons
     assert review.line == ("d4",) and review.reply == ("e5",)
 
 
 def test_a_missed_win_is_noted() -> None:
     positions = [searched(0.95, "d2d4"), searched(0.5, "e7e5")]
-    (review,) = judge(chess.Board(), moves_of("e2e4"), positions, [Clock(12.0, 3.0)])
+    (review,) = judge(chess.Board(), moves_of("e2e4"), positions, [MoveTime(12.0, 3.0)])
     assert review.missed_win and review.clock == 12.0 and review.spent == 3.0
 
 
@@ -110,9 +110,7 @@ def test_a_proven_position_is_not_corrected_by_the_game() -> None:
         ((), None),
     ],
 )
-def test_the_game_is_lost_by_the_largest_loss_that_never_comes_back(
-    loser: tuple[float, ...], ply: int | None
-) -> None:
+def test_game_is_lost_by_its_largest_final_loss(loser: tuple[float, ...], ply: int | None) -> None:
     assert lost_with(loser, first=True) == ply
 
 
@@ -165,10 +163,10 @@ def test_the_accuracy_of_a_game_lies_between_those_of_its_phases() -> None:
 def test_no_recapture_or_move_of_a_named_opening_is_praised() -> None:
     moves = moves_of("e2e4", "d7d5", "e4d5", "d8d5", "a2a3", "d5d4")
     positions = [replace(searched(0.5, move.uci(), 0.1), prior=0.1) for move in moves]
-    theory = judge(chess.Board(), moves, [*positions, searched(0.5)], [Clock()] * 6)
+    theory = judge(chess.Board(), moves, [*positions, searched(0.5)], [MoveTime()] * 6)
     assert [each.mark for each in theory] == [""] * 4 + ["only move"] * 2
     board = chess.Board("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQ - 0 1")
-    other = judge(board, moves, [*positions, searched(0.5)], [Clock()] * 6)
+    other = judge(board, moves, [*positions, searched(0.5)], [MoveTime()] * 6)
     assert [each.san for each in other if not each.mark] == ["Qxd5"]
 
 
@@ -199,6 +197,6 @@ def test_refuted_move_has_the_second_choice_as_better() -> None:
     line = ("d2d4", "d7d5")
     before = Searched(score(0.6), "e2e4", ("e2e4",), second=score(0.5), second_line=line)
     positions = [before, searched(0.9, "e7e5")]
-    (review,) = judge(chess.Board(), moves_of("e2e4"), positions, [Clock()])
+    (review,) = judge(chess.Board(), moves_of("e2e4"), positions, [MoveTime()])
     assert review.mark == "blunder" and review.best == "d4" and review.line == ("d4", "d5")
     assert not [reason for reason in review.reasons if reason.kind == "only move"]

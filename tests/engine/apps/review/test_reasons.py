@@ -3,7 +3,7 @@
 
 reasons.jsonl has a position a line: `fen` and `moves` before the move that was `played`, the engine's `best`
 line and its `reply`, what it proved `before` (mate, tables, only move) and `after` (mate, tables), the pawns
-that it lost (`fall`), and the `kinds` of the right reasons. The last 47 are moves of games, read one by one.
+that it lost (`fall`), and the `kinds` of the right reasons. The 47 before the last two are moves of games.
 """
 
 import json
@@ -15,7 +15,7 @@ import chess
 import pytest
 
 from engine._core import Game
-from engine.apps.review.reasons import Known, Reason, reasons
+from engine.apps.review.reasons import Known, MoveReason, reasons
 
 CASES = [
     json.loads(line) for line in Path(__file__).with_name("reasons.jsonl").read_text("utf-8").splitlines()
@@ -30,7 +30,7 @@ STEPS["q"] = STEPS["k"] = STEPS["r"] + STEPS["b"]
 PIECES = {"pawn": "p", "knight": "n", "bishop": "b", "rook": "r", "queen": "q", "king": "k"}
 
 
-def told(case: dict[str, Any]) -> list[Reason]:
+def told(case: dict[str, Any]) -> list[MoveReason]:
     board = chess.Board(case["fen"])
     for move in case["moves"].split():
         board.push_uci(move)
@@ -86,7 +86,7 @@ def material(game: Game, white: bool) -> int:
     )
 
 
-def positions(case: dict[str, Any], reason: Reason) -> tuple[Game, list[Game], list[str]]:
+def positions(case: dict[str, Any], reason: MoveReason) -> tuple[Game, list[Game], list[str]]:
     """Return the position before the mistake, those of the reason's line, and the line."""
     start = Game(case["fen"])
     for move in case["moves"].split():
@@ -101,7 +101,7 @@ def positions(case: dict[str, Any], reason: Reason) -> tuple[Game, list[Game], l
     return start, games, line
 
 
-def confirmed(case: dict[str, Any], reason: Reason) -> bool:
+def confirmed(case: dict[str, Any], reason: MoveReason) -> bool:
     start, games, line = positions(case, reason)
     kind = reason.kind.removeprefix("missed ")
     attacker = games[0].turn == "white"

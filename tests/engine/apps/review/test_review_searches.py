@@ -10,7 +10,7 @@ import chess
 import pytest
 
 from engine.apps.review.games import SourceGame
-from engine.apps.review.judging import Clock, MoveReview, Searched, judge
+from engine.apps.review.judging import MoveReview, MoveTime, Searched, judge
 from engine.apps.review.scale import Score
 from engine.apps.review.searching import Reviewed, ReviewJob, Searches, review_games, search_game
 from engine.options import Options
@@ -41,7 +41,7 @@ def reviewed(
         return found
 
     searches = asyncio.run(search_game(MOVES, 100, search, result=result))
-    judged = judge(chess.Board(), MOVES, searches.positions, [Clock()] * 3, searches.unclear)
+    judged = judge(chess.Board(), MOVES, searches.positions, [MoveTime()] * 3, searches.unclear)
     return judged, requested, searches
 
 

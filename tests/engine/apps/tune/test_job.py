@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Real games of a tuning: the players search with the values of their game."""
 
-import asyncio
 from pathlib import Path
 from statistics import mean
 
@@ -30,7 +29,7 @@ c_end = 1
 
 
 @pytest.mark.integration
-def test_each_game_is_searched_with_its_own_values(tmp_path: Path) -> None:
+async def test_each_game_is_searched_with_its_own_values(tmp_path: Path) -> None:
     config = tuning(tmp_path, "iterations = 1\npairs_per_iteration = 2", CONFIG)
     job = MatchJob(config.match, (Opening("initial"),) * 2, use_values)
 
@@ -42,15 +41,12 @@ def test_each_game_is_searched_with_its_own_values(tmp_path: Path) -> None:
         assert isinstance(record, GameRecord)
         return [mean(move.selective_depth or 0 for move in record.moves[side::2]) for side in (0, 1)]
 
-    async def play() -> tuple[list[float], list[float]]:
-        await executor.open()
-        try:
-            deep, flat = {"cpuct": 0.01}, {"cpuct": 100.0}
-            return await depths({0: deep, 1: flat}), await depths({0: flat, 1: deep})
-        finally:
-            await executor.close()
-
     executor = job.executor(lambda text: None, WorkerContext())
-    first, second = asyncio.run(play())
+    await executor.open()
+    try:
+        deep, flat = {"cpuct": 0.01}, {"cpuct": 100.0}
+        first, second = await depths({0: deep, 1: flat}), await depths({0: flat, 1: deep})
+    finally:
+        await executor.close()
     assert first[0] > 2 * first[1]
     assert second[1] > 2 * second[0]

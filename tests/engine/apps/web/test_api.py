@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import re
@@ -24,7 +23,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from engine.apps.web.limits import ApiSettings, ClientLimits
-from engine.apps.web.reviews import Job, Reviews
+from engine.apps.web.reviews import Reviews, StoredReview
 from engine.apps.web.store import Store
 from engine.options import Options
 from engine.search.pool import SearchPool
@@ -131,9 +130,7 @@ def test_analysis_comes_as_lines_when_they_are_asked_for(server: Web) -> None:
         ("human", {"elo": 1500}, "application/json"),
     ],
 )
-def test_work_ends_when_its_client_leaves(
-    server: Web, path: str, body: dict[str, object], accept: str
-) -> None:
+def test_work_ends_with_its_client(server: Web, path: str, body: dict[str, object], accept: str) -> None:
     assert server.post("evaluate", {"positions": [START]}).status == 200
     (evaluator,) = psutil.Process(server.process.pid).children()
     connection = HTTPConnection(server.netloc, timeout=WAIT_S)
@@ -316,20 +313,15 @@ def test_review_grows_and_keeps_its_searches_when_it_stops(server: Web) -> None:
     server.ask("DELETE", where)
 
 
-def test_review_has_an_end_and_a_line_in_the_log_whatever_fails() -> None:
+async def test_review_has_an_end_and_a_line_in_the_log_whatever_fails() -> None:
     log: list[str] = []
-
-    async def run() -> Job:
-        # Without a pool each step fails by an error that nobody thought of.
-        store, limits = Store(None, 10**6, 10**6), ClientLimits(ApiSettings())
-        reviews = Reviews(cast(SearchPool, None), Options(), log.append, 10, store, limits)
-        job = Job("an-identity", "me", "", SCHOLARS, 5)
-        await reviews.start(job, "me", job.sources())
-        assert job.task is not None
-        await job.task
-        return job
-
-    job = asyncio.run(run())
+    # Without a pool each step fails by an error that nobody thought of.
+    store, limits = Store(None, 10**6, 10**6), ClientLimits(ApiSettings())
+    reviews = Reviews(cast(SearchPool, None), Options(), log.append, 10, store, limits)
+    job = StoredReview("an-identity", "me", "", SCHOLARS, 5)
+    await reviews.start(job, "me", job.sources())
+    assert job.task is not None
+    await job.task
     assert job.state == "failed" and "AttributeError" in job.reason
     assert log == [f"review {job.identity} failed: {job.reason}"]
 
@@ -473,7 +465,7 @@ def test_token_and_limits_of_each_client(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGTERM")
-def test_running_request_ends_and_new_ones_are_refused_when_the_service_ends() -> None:
+def test_requests_end_with_the_service() -> None:
     with web() as server:
         kept = HTTPConnection(server.netloc, timeout=WAIT_S)
         kept.request("GET", "/live")

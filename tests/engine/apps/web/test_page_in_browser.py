@@ -214,7 +214,7 @@ def test_arrow_keys_and_wheel_step_through_the_game_after_a_move(page: Page) -> 
         page.wait(partial(shows, page, san))
 
 
-def test_late_answer_goes_to_the_game_and_not_to_the_position_on_the_board(page: Page) -> None:
+def test_late_answer_goes_to_its_game(page: Page) -> None:
     page.value(LATE)
     begin_game(page)
     tap(page, "e2e4")
@@ -369,7 +369,7 @@ def test_review_is_in_view_without_scrolling(
         assert box["top"] >= 0 and box["bottom"] <= height, (name, box)
 
 
-def test_game_is_reviewed_at_its_end_and_shares_its_tree_with_the_review(page: Page) -> None:
+def test_finished_game_shares_its_tree_with_its_review(page: Page) -> None:
     fill(page, "depth", "100")
     begin_game(page)
     tap(page, "f2f3")
@@ -468,7 +468,7 @@ def test_page_fits_a_phone(page: Page, server: Web, dark: bool) -> None:
     page.wait(lambda: "e4" in moves(page))
 
 
-def test_search_continues_after_a_restart_and_ends_when_its_tab_is_closed(tmp_path: Path) -> None:
+def test_search_survives_a_restart_and_ends_with_its_tab(tmp_path: Path) -> None:
     def searching(server: Web) -> bool:
         return b"wavefront_analysis_searching_positions 1.0" in server.get("/metrics").body
 

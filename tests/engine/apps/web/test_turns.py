@@ -68,64 +68,54 @@ def test_body_is_refused_when_it_is_no_object_of_bounded_parts(body: bytes, stat
     assert raised.value.status == status
 
 
-def test_clients_take_turns_and_cancelled_work_is_not_done() -> None:
+async def test_clients_take_turns_and_cancelled_work_is_not_done() -> None:
     done: list[str] = []
+    lane, gate = Lane(1, 1), asyncio.Event()
+    loop = asyncio.get_running_loop()
 
-    async def run() -> None:
-        lane, gate = Lane(1, 1), asyncio.Event()
-        loop = asyncio.get_running_loop()
+    def first() -> None:
+        asyncio.run_coroutine_threadsafe(gate.wait(), loop).result()
 
-        def first() -> None:
-            asyncio.run_coroutine_threadsafe(gate.wait(), loop).result()
+    def note(name: str) -> Callable[[], None]:
+        return lambda: done.append(name)
 
-        def note(name: str) -> Callable[[], None]:
-            return lambda: done.append(name)
-
-        running = asyncio.create_task(lane.run("many", first))
-        waiting = [asyncio.create_task(lane.run("many", note(f"many {number}"))) for number in range(3)]
-        waiting.append(asyncio.create_task(lane.run("one", note("one"))))
-        left = asyncio.create_task(lane.run("other", note("left")))
-        await asyncio.sleep(0)
-        for task in (running, left):
-            task.cancel()
-        gate.set()
-        await asyncio.gather(*waiting)
-        lane.close()
-
-    asyncio.run(run())
+    running = asyncio.create_task(lane.run("many", first))
+    waiting = [asyncio.create_task(lane.run("many", note(f"many {number}"))) for number in range(3)]
+    waiting.append(asyncio.create_task(lane.run("one", note("one"))))
+    left = asyncio.create_task(lane.run("other", note("left")))
+    await asyncio.sleep(0)
+    for task in (running, left):
+        task.cancel()
+    gate.set()
+    await asyncio.gather(*waiting)
+    lane.close()
     assert done == ["many 0", "one", "many 1", "many 2"]
 
 
-def test_requests_end_when_the_seconds_of_their_client_are_spent() -> None:
+async def test_requests_end_when_the_seconds_of_their_client_are_spent() -> None:
     async def request(limits: ClientLimits) -> None:
         with limits.charged("me"):
             await asyncio.Event().wait()
 
-    async def run() -> list[HttpError]:
-        limits = ClientLimits(ApiSettings(max_seconds=0.05))
-        ended = await asyncio.gather(*(request(limits) for _ in range(3)), return_exceptions=True)
-        with pytest.raises(HttpError, match="per minute are spent"):
-            await request(limits)
-        task = asyncio.create_task(request(ClientLimits(ApiSettings())))
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        return [each for each in ended if isinstance(each, HttpError)]
-
-    assert [error.status for error in asyncio.run(run())] == [429] * 3
+    limits = ClientLimits(ApiSettings(max_seconds=0.05))
+    ended = await asyncio.gather(*(request(limits) for _ in range(3)), return_exceptions=True)
+    with pytest.raises(HttpError, match="per minute are spent"):
+        await request(limits)
+    task = asyncio.create_task(request(ClientLimits(ApiSettings())))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [error.status for error in ([each for each in ended if isinstance(each, HttpError)])] == [429] * 3
 
 
-def test_positions_of_all_requests_of_a_client_count() -> None:
-    async def run() -> None:
-        limits = ClientLimits(ApiSettings(max_positions=10))
-        with limits.charged("me") as first, limits.charged("me") as second, limits.charged("other") as third:
-            limits.add(first, 6)
-            limits.add(third, 10)
-            for charge, count, status in ((second, 5, 429), (second, 11, 413), (first, 5, 429)):
-                with pytest.raises(HttpError) as raised:
-                    limits.add(charge, count)
-                assert raised.value.status == status
-            limits.add(second, 4)
-
-    asyncio.run(run())
+async def test_positions_of_all_requests_of_a_client_count() -> None:
+    limits = ClientLimits(ApiSettings(max_positions=10))
+    with limits.charged("me") as first, limits.charged("me") as second, limits.charged("other") as third:
+        limits.add(first, 6)
+        limits.add(third, 10)
+        for charge, count, status in ((second, 5, 429), (second, 11, 413), (first, 5, 429)):
+            with pytest.raises(HttpError) as raised:
+                limits.add(charge, count)
+            assert raised.value.status == status
+        limits.add(second, 4)

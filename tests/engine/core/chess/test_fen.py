@@ -215,9 +215,7 @@ def test_damaged_fens_are_refused_or_played(data: st.DataObject, fen: str, chess
 
 @settings(max_examples=rounds(500), derandomize=True)
 @given(data=st.data(), fen=st.sampled_from(STARTS), chess960=st.booleans())
-def test_a_correction_never_changes_men_or_the_side_to_move(
-    data: st.DataObject, fen: str, chess960: bool
-) -> None:
+def test_correction_never_changes_men_or_side_to_move(data: st.DataObject, fen: str, chess960: bool) -> None:
     fields = fen.split()
     for number in range(2, 6):
         fields[number] = data.draw(

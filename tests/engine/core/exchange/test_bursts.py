@@ -224,9 +224,7 @@ def test_burst_resumes_after_results_received_elsewhere(path: Path, player: Call
 
 
 @pytest.mark.parametrize("in_flight", [1, 2])
-def test_a_connection_that_is_cut_leaves_the_books_right(
-    path: Path, player: Callable[..., Player], in_flight: int
-) -> None:
+def test_cut_connection_leaves_books_right(path: Path, player: Callable[..., Player], in_flight: int) -> None:
     with Peer(path, after(GOOD, lambda request: None)):
         one = player(in_flight=in_flight)
         assert one.run() == "other"

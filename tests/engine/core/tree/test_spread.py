@@ -42,9 +42,7 @@ def bound(tree: Tree, deviations: float) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("deviations", [0.5, 3.0])
-def test_chosen_move_has_the_best_bound_with_enough_visits(
-    deviations: float,
-) -> None:
+def test_chosen_move_has_the_best_bound_with_enough_visits(deviations: float) -> None:
     tree = new_tree(game(MIDDLEGAME), value_choice_share=0.1, value_choice_deviations=deviations)
     search(tree, 700)
     children = tree.children()

@@ -236,9 +236,7 @@ def test_values_alone_limit_the_root_as_well(values_only: Tablebases) -> None:
     ("fen", "clock", "value"),
     [(QUEEN, 0, 1), (QUEEN, 89, 1), (QUEEN, 90, 0), (KNIGHT, 42, 1), (KNIGHT, 43, 0)],
 )
-def test_a_win_must_come_before_the_fifty_move_rule(
-    fen: str, clock: int, value: int, tables: Tablebases
-) -> None:
+def test_win_must_precede_the_fifty_move_rule(fen: str, clock: int, value: int, tables: Tablebases) -> None:
     tree = new_tree(game(fen.format(clock)), tablebases=tables)
     search(tree, 50)
     line = tree.lines(1)[0]

@@ -20,9 +20,8 @@ import zmq
 
 from engine._core import Game
 from engine.evaluation.errors import EvaluatorRefusalError
-from engine.evaluation.link.connecting import served_network
 from engine.evaluation.link.encoding import encode_games
-from engine.evaluation.link.link import MAX_IDLE_RESTARTS, EvaluatorLink
+from engine.evaluation.link.link import MAX_IDLE_RESTARTS, EvaluatorLink, served_network
 from engine.evaluation.link.process import EvaluatorProcess, EvaluatorSettings, evaluator_command
 from engine.evaluation.link.requests import Requests
 from engine.options import Options
@@ -286,9 +285,7 @@ class Refusing:
         self._context.term()
 
 
-def test_refusing_evaluator_is_asked_after_growing_waits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_refusing_evaluator_is_asked_after_growing_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[int] = []
     pause = EvaluatorLink._pause
 
@@ -374,9 +371,7 @@ class TwoHeads:
         ("other.pb.gz", "optimistic", "loaded other.pb.gz optimistic"),
     ],
 )
-def test_a_served_network_is_taken_with_the_heads_that_are_asked_for(
-    weights: str, head: str, found: str
-) -> None:
+def test_served_network_is_taken_with_its_heads(weights: str, head: str, found: str) -> None:
     client = cast("EvaluatorClient", TwoHeads())
     assert served_network(client, (weights, head, "")).name == found
 

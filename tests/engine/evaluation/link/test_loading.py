@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import zmq
 
-from engine.evaluation.link.connecting import served_network
+from engine.evaluation.link.link import served_network
 from evaluator.network import SHIPPED_NETWORK
 from evaluator.service.connections.access import Access
 from protocol import EvaluatorClient

@@ -132,9 +132,7 @@ class _Refusing:
         (BadRequest("move 7 of 20 is out of range"), False, True),
     ],
 )
-def test_only_what_another_attempt_may_change_is_sent_again(
-    error: RemoteError, again: bool, connected: bool
-) -> None:
+def test_only_some_requests_are_sent_again(error: RemoteError, again: bool, connected: bool) -> None:
     unsent: list[str] = []
     refusing = _Refusing(error)
     requests: Requests[str] = Requests(cast(EvaluatorLink, refusing), "play", unsent.append)

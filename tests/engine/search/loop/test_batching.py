@@ -5,23 +5,23 @@ import pytest
 
 from engine.options import Options
 from engine.search.limits import Limits
-from engine.search.loop.batching import MAX_FILLED, BatchSizes, Device, filled_step, positions_per_step
+from engine.search.loop.batching import MAX_FILLED, BatchSizes, Speed, filled_step, positions_per_step
 
-FAST = Device(1056, 4096, [(1, 0.15), (8, 0.20), (32, 0.22), (64, 0.24), (128, 0.27), (1056, 1.6)])
+FAST = Speed(1056, 4096, [(1, 0.15), (8, 0.20), (32, 0.22), (64, 0.24), (128, 0.27), (1056, 1.6)])
 """A small network on a GPU with many processors."""
 
-LARGE = Device(264, 4096, [(1, 0.6), (8, 1.0), (32, 1.2), (64, 2.0), (264, 5.4)])
+LARGE = Speed(264, 4096, [(1, 0.6), (8, 1.0), (32, 1.2), (64, 2.0), (264, 5.4)])
 """A large network there."""
 
-CPU = Device(8, 1024, [(1, 1.3), (8, 9.0), (16, 18.0), (32, 36.0)])
+CPU = Speed(8, 1024, [(1, 1.3), (8, 9.0), (16, 18.0), (32, 36.0)])
 
 DEFAULTS = Options()
 
 TIMED = Limits(movetime_ms=1000)
 
 
-def measured_once(best: int, milliseconds: float) -> Device:
-    return Device(best, 4096, [(best, milliseconds)])
+def measured_once(best: int, milliseconds: float) -> Speed:
+    return Speed(best, 4096, [(best, milliseconds)])
 
 
 def test_batches_fit_the_time_left() -> None:
@@ -32,13 +32,13 @@ def test_batches_fit_the_time_left() -> None:
 
 def test_large_trees_take_larger_batches_where_these_are_quick() -> None:
     curve = [(1, 2.0), (8, 5.0), (16, 9.0), (32, 17.0), (64, 120.0)]
-    sizes = BatchSizes.alone(Device(16, 1024, curve), DEFAULTS, TIMED).rule
+    sizes = BatchSizes.alone(Speed(16, 1024, curve), DEFAULTS, TIMED).rule
     assert [sizes.in_tree(visits) for visits in (1, 1023, 1024, 100_000)] == [16, 16, 32, 32]
     early = BatchSizes(33, curve, largest=99, large_tree=32).rule
     assert [early.in_tree(visits) for visits in (1, 1055, 1056, 10_000)] == [33, 33, 99, 99]
-    slow = BatchSizes.alone(Device(32, 1024, curve), DEFAULTS, TIMED).rule
+    slow = BatchSizes.alone(Speed(32, 1024, curve), DEFAULTS, TIMED).rule
     assert slow.in_tree(100_000) == 32  # 64 take too long
-    small = BatchSizes.alone(Device(64, 48, curve), DEFAULTS, TIMED).rule
+    small = BatchSizes.alone(Speed(64, 48, curve), DEFAULTS, TIMED).rule
     assert small.in_tree(100_000) == 48  # no more than the evaluator takes
 
 
@@ -46,10 +46,10 @@ def test_a_flat_curve_is_filled_and_a_proportional_one_is_not() -> None:
     assert FAST.flat_batch == 64
     assert LARGE.flat_batch == 32
     quick = [(8, 0.227), (32, 0.254), (64, 0.359), (128, 0.416)]  # in steps: a call is more than its time
-    assert Device(1056, 4096, quick).flat_batch == 64
+    assert Speed(1056, 4096, quick).flat_batch == 64
     assert CPU.flat_batch == 0
-    assert Device(1, 1024, [(1, 1.0)]).flat_batch == 0
-    assert Device(256, 1024).flat_batch == 0
+    assert Speed(1, 1024, [(1, 1.0)]).flat_batch == 0
+    assert Speed(256, 1024).flat_batch == 0
     assert BatchSizes.alone(FAST, DEFAULTS, TIMED).filled == 64
     assert BatchSizes.alone(CPU, DEFAULTS, TIMED).filled == 0
     assert BatchSizes.alone(FAST, Options(minibatch_size=16), TIMED).filled == 0
@@ -96,11 +96,11 @@ def test_large_batches_are_cut_for_the_batches_in_flight() -> None:
 
 
 def test_a_batch_is_cut_where_that_hides_what_a_call_takes() -> None:
-    assert Device(1056, 4096, [(1, 0.15), (2048, 2.8)]).second_batch == 16  # 1.3 us a position
-    assert Device(1056, 4096, [(1, 0.7), (4096, 0.7)]).second_batch == 64  # smaller ones would take as long
+    assert Speed(1056, 4096, [(1, 0.15), (2048, 2.8)]).second_batch == 16  # 1.3 us a position
+    assert Speed(1056, 4096, [(1, 0.7), (4096, 0.7)]).second_batch == 64  # smaller ones would take as long
     curve = [(8, 0.5), (64, 0.5), (128, 0.7), (512, 2.8)]
-    assert Device(512, 4096, curve).second_batch == 16
-    assert [Device(512, 4096, curve).milliseconds(size) for size in (1, 96, 128, 1024)] == [
+    assert Speed(512, 4096, curve).second_batch == 16
+    assert [Speed(512, 4096, curve).milliseconds(size) for size in (1, 96, 128, 1024)] == [
         0.5,
         0.6,
         0.7,
@@ -110,9 +110,9 @@ def test_a_batch_is_cut_where_that_hides_what_a_call_takes() -> None:
     # and 128, and a quarter fewer nodes.
     for ms in (0.4493, 0.4566):
         flat = [(8, 0.41), (16, ms), (32, 0.4560), (64, 0.5102), (128, 0.6079), (264, 0.876), (792, 2.07)]
-        assert Device(792, 4096, flat).second_batch == 16
-    assert Device(64, 64).second_batch == 16  # nothing was measured
-    assert Device(8, 64).second_batch == 8
+        assert Speed(792, 4096, flat).second_batch == 16
+    assert Speed(64, 64).second_batch == 16  # nothing was measured
+    assert Speed(8, 64).second_batch == 8
 
 
 @pytest.mark.parametrize("in_flight", [0, 8])
@@ -122,7 +122,7 @@ def test_batches_are_a_quarter_of_the_tree_when_time_is_proportional(in_flight: 
 
 
 @pytest.mark.parametrize("device", [FAST, CPU])
-def test_a_size_that_the_user_has_fixed_is_kept(device: Device) -> None:
+def test_a_size_that_the_user_has_fixed_is_kept(device: Speed) -> None:
     sizes = BatchSizes.alone(device, Options(minibatch_size=16), TIMED).rule
     assert [sizes.wanted(visits, 16) for visits in (0, 40, 100_000)] == [4, 10, 16]
 
@@ -140,7 +140,7 @@ def test_options_set_the_part_of_the_tree_and_what_is_filled() -> None:
     assert without.filled == 0
     assert without.rule.wanted(400, 0) == BatchSizes.alone(FAST, DEFAULTS, TIMED).rule.wanted(400, 0)
     assert (
-        BatchSizes.alone(Device(8, 16), Options(look_ahead=64, minibatch_size=64), TIMED).rule.capacity == 16
+        BatchSizes.alone(Speed(8, 16), Options(look_ahead=64, minibatch_size=64), TIMED).rule.capacity == 16
     )
 
 
@@ -149,7 +149,7 @@ def test_options_set_the_part_of_the_tree_and_what_is_filled() -> None:
 @pytest.mark.parametrize("device", [FAST, LARGE, CPU])
 @pytest.mark.parametrize(("searches", "processes"), [(1, 1), (4, 1), (64, 1), (64, 13), (140, 32)])
 def test_one_of_many_searches_wants_no_larger_part(
-    device: Device, visits: int, searches: int, processes: int, limits: Limits
+    device: Speed, visits: int, searches: int, processes: int, limits: Limits
 ) -> None:
     alone = BatchSizes.alone(device, DEFAULTS, limits)
     pooled = BatchSizes.pooled(device, DEFAULTS, limits, searches, processes)
@@ -200,10 +200,10 @@ def test_games_at_once_fill_two_batches() -> None:
 
 
 def test_several_devices_count_as_one_of_their_rate() -> None:
-    slow = Device(16, 64, [(1, 10.0), (16, 36.0)])
-    both = Device.together([CPU, slow])
+    slow = Speed(16, 64, [(1, 10.0), (16, 36.0)])
+    both = Speed.together([CPU, slow])
     assert (both.best, both.most) == (24, 64)
     assert both.curve == [(1, 1.3), (8, 9.0), (9, 10.0), (17, 18.0), (48, 36.0)]
-    assert Device.together([CPU, CPU]).rate == 2 * CPU.rate
-    assert Device.together([CPU, CPU]).games == 2 * CPU.games
-    assert Device.together([CPU]) is CPU
+    assert Speed.together([CPU, CPU]).rate == 2 * CPU.rate
+    assert Speed.together([CPU, CPU]).games == 2 * CPU.games
+    assert Speed.together([CPU]) is CPU

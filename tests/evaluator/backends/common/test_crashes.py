@@ -61,9 +61,7 @@ def test_one_crash_while_a_device_is_opened_excludes_it(number: signal.Signals) 
 
 
 @pytest.mark.parametrize(("continued", "excluded"), [(False, True), (True, False)])
-def test_windows_fault_excludes_a_device_unless_survived(
-    folder: Path, continued: bool, excluded: bool
-) -> None:
+def test_windows_fault_excludes_device_unless_survived(folder: Path, continued: bool, excluded: bool) -> None:
     """faulthandler also reports faults there that the program handles."""
     entered = {"id": 1, "subject": DEVICE, "phase": "opened", "at": time.time()}
     lines = [json.dumps(entered), "Windows fatal exception: access violation", "", "Current thread 0x1:"]
@@ -147,9 +145,7 @@ def test_records_are_forgotten_on_request() -> None:
     assert crashes.excluded(DEVICE) is None
 
 
-def test_the_parents_folder_is_used_without_a_cache_folder(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_parents_folder_is_used_without_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv(CACHE, str(tmp_path / "file"))
     monkeypatch.setenv(CRASHES_VARIABLE, str(tmp_path / "of-parent"))

@@ -12,7 +12,7 @@ from evaluator.backends.common.probe import probe_batch
 from evaluator.backends.gpu.backend import GpuBackend
 from evaluator.backends.gpu.blas.product import Product
 from evaluator.backends.gpu.driver.compiler import Compiler
-from evaluator.backends.gpu.driver.device import Device
+from evaluator.backends.gpu.driver.device import Gpu
 from evaluator.backends.gpu.driver.discovery import open_device
 from evaluator.backends.gpu.driver.target import Precision
 from evaluator.backends.gpu.opening import OpenNetwork, Wanted
@@ -40,7 +40,7 @@ PASS_US = 20.0
 class ModelTuner:
     """Chooses by the model, as timing fibers says nothing."""
 
-    def __init__(self, device: Device, precision: Precision) -> None:
+    def __init__(self, device: Gpu, precision: Precision) -> None:
         self._of = device.info.target, precision, device.info.multiprocessors
 
     def expect(self, needs: Callable[[], Needs]) -> None:
@@ -67,7 +67,7 @@ def cache_with_kernels(folder: Path, kernel_cache: Path) -> Path:
     return folder
 
 
-def open_amd(index: int = 0) -> Device:
+def open_amd(index: int = 0) -> Gpu:
     """A device of the stand-in runtime, through hip-python."""
     from evaluator.backends.gpu.driver.amd import describe
 

@@ -147,9 +147,7 @@ def test_a_library_that_aborts_is_omitted_and_the_gpu_is_used(
     assert "hipBLAS" in (tmp_path / "cache" / "wavefront" / "crashes" / "libraries.json").read_text()
 
 
-def test_a_report_tells_how_the_process_that_measured_ended(
-    environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_report_says_how_measuring_ended(environment: dict[str, str], tmp_path: Path) -> None:
     environment["STANDIN_ABORT"] = "hipModuleLoadData"
     out = tmp_path / "report.json"
     flags = ["--network", "random:tiny-attention", "--max-batch", "1", "--no-libraries", "--out", str(out)]

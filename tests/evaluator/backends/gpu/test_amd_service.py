@@ -33,6 +33,7 @@ from evaluator.service.service import EvaluatorService
 from protocol import EvaluatorClient
 from tests.evaluator.backends.gpu.fibers import SHAPE, cache_with_kernels
 from tests.evaluator.service import process as processes
+from tests.evaluator.service.harness import devices
 from tests.hip_runtime.standin import Runtime
 from tests.paths import CACHE, REPOSITORY
 from tests.programs import run
@@ -152,7 +153,7 @@ def test_tune_shows_a_table(
 
 @contextmanager
 def serving(network_file: Path) -> Iterator[tuple[EvaluatorService, EvaluatorClient]]:
-    loader = Loader((BACKEND,), calibration_s=0.01, cache=False)
+    loader = Loader(devices(BACKEND))
     ready = threading.Event()
     network = NetworkToLoad(str(network_file))
     service = EvaluatorService(loader, [network], on_ready=lambda infos: ready.set())
@@ -220,9 +221,7 @@ def test_a_device_that_is_lost_is_replaced_by_the_fallback(machine: Runtime, net
         assert metrics["device_memory"] == {}
 
 
-def test_nan_never_leaves_the_evaluator(
-    machine: Runtime, network_file: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_nan_stays_inside(machine: Runtime, network_file: Path, caplog: pytest.LogCaptureFixture) -> None:
     with serving(network_file) as (service, client):
         assert_right(client, network_file, 1)
         # As if a bit had flipped in the device's memory: the biases of the policy are NaN.
@@ -274,9 +273,7 @@ def test_a_first_start_serves_at_once_and_is_tuned_behind(
     assert len(list((tmp_path / "cache").rglob("gemm/*.json"))) == 1
 
 
-def test_a_process_that_serves_survives_a_failure_and_ends_cleanly(
-    environment: dict[str, str], network_file: Path
-) -> None:
+def test_serving_process_survives_a_failure(environment: dict[str, str], network_file: Path) -> None:
     environment["STANDIN_FAIL"] = "hipMemcpyAsync:1:1:999;hipGraphLaunch:40:1:999"
     environment["STANDIN_ORDER"] = "7"
     flags = ("--embedded", "--backend", BACKEND, "--network", str(network_file))

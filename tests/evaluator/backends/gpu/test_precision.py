@@ -18,7 +18,7 @@ from evaluator.backends.gpu import precision
 from evaluator.backends.gpu.driver.target import nvidia_target
 from evaluator.backends.gpu.opening import Wanted
 from evaluator.backends.gpu.plan.fp8 import rounded_network
-from evaluator.backends.gpu.precision import LIMITS, Choice, RoundingError, judged, rounding_error
+from evaluator.backends.gpu.precision import LIMITS, Fp8Choice, RoundingError, judged, rounding_error
 from evaluator.backends.gpu.tuning.when import Tuning
 from evaluator.backends.reference.backend import ReferenceBackend
 from evaluator.network.random_network import NetworkShape, random_network
@@ -45,9 +45,7 @@ def ms_of(ratio: dict[int, float]) -> dict[int, tuple[float, float]]:
         ({64: 1.2, 256: 1.3, 512: 1.0}, 0),
     ],
 )
-def test_fp8_is_chosen_from_the_size_on_at_which_it_is_faster(
-    ratios: dict[int, float], fp8_from: int
-) -> None:
+def test_fp8_is_chosen_where_it_is_faster(ratios: dict[int, float], fp8_from: int) -> None:
     assert judged(NO_ERROR, ms_of(ratios)).fp8_from == fp8_from
 
 
@@ -125,11 +123,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def choice(**wanted: Any) -> Choice:
-    return Choice(INFO, NETWORK, Wanted(buckets=BUCKETS, tuning=Tuning.BEHIND, **wanted))
+def choice(**wanted: Any) -> Fp8Choice:
+    return Fp8Choice(INFO, NETWORK, Wanted(buckets=BUCKETS, tuning=Tuning.BEHIND, **wanted))
 
 
-def decide(made: Choice) -> Any:
+def decide(made: Fp8Choice) -> Any:
     return made.decide(made.open(), exclusive_lease, lambda _: None)
 
 

@@ -17,8 +17,11 @@ from evaluator.devices.machine import others_share
 from evaluator.devices.opening import calibration
 from evaluator.devices.opening.calibration import MIN_OBSERVATIONS, latency_model, time_batches
 from evaluator.scheduling.latency import LatencyModel, steps_to
+from evaluator.settings import DeviceSettings
 from protocol.batch import EvaluationBatch, PositionBatch
 from tests.evaluator.service.harness import EchoBackend
+
+QUICK = DeviceSettings(calibration_s=0.05)
 
 
 @pytest.fixture
@@ -47,7 +50,7 @@ class TimedBackend(EchoBackend):
 
 def measured(backend: TimedBackend) -> tuple[LatencyModel, Callable[[], None]]:
     """The model of a backend with a clock of its own, and what caches what it has learnt."""
-    return latency_model(backend, "hash", None, budget_s=60.0, use_cache=True, clock=backend.clock)
+    return latency_model(backend, "hash", DeviceSettings(calibration_s=60.0), clock=backend.clock)
 
 
 def test_the_best_run_of_each_size_counts_after_one_to_warm_up() -> None:
@@ -119,12 +122,12 @@ def test_sizes_beyond_the_device_are_omitted() -> None:
 
 def test_a_measured_curve_is_used_again(cache: Path) -> None:
     backend = EchoBackend()
-    model, _ = latency_model(backend, "hash", 2, budget_s=0.05, use_cache=True)
+    model, _ = latency_model(backend, "hash", DeviceSettings(threads=2, calibration_s=0.05))
     backend.sizes.clear()
-    again, _ = latency_model(backend, "hash", 2, budget_s=0.05, use_cache=True)
+    again, _ = latency_model(backend, "hash", DeviceSettings(threads=2, calibration_s=0.05))
     assert backend.sizes == []
     assert again.curve() == model.curve()
-    latency_model(backend, "another network", 2, budget_s=0.05, use_cache=True)
+    latency_model(backend, "another network", DeviceSettings(threads=2, calibration_s=0.05))
     assert backend.sizes != []
 
 
@@ -135,23 +138,23 @@ def test_unfinished_cached_curve_continues_with_the_next_size(
     cache: Path, buckets: tuple[int, ...], next_size: int
 ) -> None:
     backend = EchoBackend(max_batch=256)
-    latency_model(backend, "hash", None, budget_s=0.05, use_cache=True)
+    latency_model(backend, "hash", QUICK)
     (file,) = cache.iterdir()
     file.write_text(json.dumps({"curve": [[1, 1.0], [32, 10.0]]}))
     backend.buckets = buckets
-    model, _ = latency_model(backend, "hash", None, budget_s=0.05, use_cache=True)
+    model, _ = latency_model(backend, "hash", QUICK)
     assert (model.measured, model.max_batch, model.largest) == (32, next_size, 256)
     assert not model.known
     # Where the throughput had stopped growing, not beyond them at all.
     flat = [[1, 1.0], [32, 10.0], [80, 26.0], [160, 52.0], [256, 90.0]]
     file.write_text(json.dumps({"curve": flat if not buckets else [flat[0], flat[1], flat[2]]}))
-    model, _ = latency_model(backend, "hash", None, budget_s=0.05, use_cache=True)
+    model, _ = latency_model(backend, "hash", QUICK)
     assert model.max_batch == 256
 
 
 def test_calibration_caches_sizes_tried_later(cache: Path) -> None:
     backend = TimedBackend()
-    model, save = latency_model(backend, "hash", None, budget_s=0.02, use_cache=True, clock=backend.clock)
+    model, save = latency_model(backend, "hash", DeviceSettings(calibration_s=0.02), clock=backend.clock)
     while (size := model.trial) is not None:
         model.observe(size, backend.milliseconds(size))
     assert model.measured == 256
@@ -163,31 +166,29 @@ def test_calibration_caches_sizes_tried_later(cache: Path) -> None:
 def test_no_size_is_measured_that_is_padded_to_another(cache: Path) -> None:
     backend = EchoBackend(max_batch=30)
     backend.buckets = (1, 8, 30)
-    latency_model(backend, "hash", None, budget_s=60.0, use_cache=False)
+    latency_model(backend, "hash", DeviceSettings(calibration_s=60.0, latency_cache=False))
     assert set(backend.sizes) == {1, 8, 30}
 
 
 def test_without_a_cache_nothing_is_written(cache: Path) -> None:
-    latency_model(EchoBackend(), "hash", None, budget_s=0.05, use_cache=False)
+    latency_model(EchoBackend(), "hash", DeviceSettings(calibration_s=0.05, latency_cache=False))
     assert not cache.exists()
 
 
-def test_a_cache_that_cannot_be_written_is_reported_and_does_without(
-    cache: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unwritable_cache_is_reported(cache: Path, caplog: pytest.LogCaptureFixture) -> None:
     cache.write_text("no folder")
-    latency_model(EchoBackend(), "hash", None, budget_s=0.05, use_cache=True)
+    latency_model(EchoBackend(), "hash", QUICK)
     (record,) = caplog.records
     assert str(cache) in record.getMessage()
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"curve": 5}', '{"curve": [[1, -1]]}', '{"curve": [[0, "x"]]}'])
 def test_a_damaged_cache_counts_as_missing(cache: Path, text: str) -> None:
-    latency_model(EchoBackend(), "hash", None, budget_s=0.05, use_cache=True)
+    latency_model(EchoBackend(), "hash", QUICK)
     (file,) = cache.iterdir()
     file.write_text(text)
     backend = EchoBackend()
-    latency_model(backend, "hash", None, budget_s=0.05, use_cache=True)
+    latency_model(backend, "hash", QUICK)
     assert backend.sizes != []
     assert json.loads(file.read_text())["curve"]
 
@@ -218,9 +219,9 @@ def test_longer_times_are_forgotten(cache: Path) -> None:
 
 def test_curve_of_a_busy_machine_is_kept_once_confirmed(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration, "MAX_OTHERS_SHARE", -1.0)
-    model, save = latency_model(EchoBackend(), "hash", None, budget_s=0.05, use_cache=True)
+    model, save = latency_model(EchoBackend(), "hash", QUICK)
     for _ in range(MIN_OBSERVATIONS + 64):
-        model.observe(1, model.milliseconds(1) / 2, disturbed=True)
+        model.observe(1, model.milliseconds(1) / 2, busy=True)
     save()
     assert not cache.exists()
     assert model.growth is not None

@@ -21,11 +21,12 @@ from evaluator.backends.common.probe import probe_batch
 from evaluator.devices.opening.loading import Loader, shipped_network
 from evaluator.network import SHIPPED_GPU_NETWORK, SHIPPED_NETWORK, load_network
 from evaluator.service.lifecycle import LifeCycle
+from evaluator.settings import DeviceSettings
 from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.errors import LoadFailed
 from protocol.wire import messages
-from tests.evaluator.service.harness import EchoBackend
+from tests.evaluator.service.harness import EchoBackend, devices
 from tests.paths import CACHE, DATA, REPOSITORY
 
 NETWORKS = sorted((DATA / "lc0" / "nets").glob("*.pb.gz"))
@@ -57,12 +58,12 @@ def serving(network: Path, caches: Path) -> Iterator[EvaluatorClient]:
 def test_a_network_does_not_wait_for_ever_for_one_whose_driver_hangs() -> None:
     inside, released = threading.Event(), threading.Event()
 
-    def hang(name: str, network: Any, **options: Any) -> Backend:
+    def hang(name: str, network: Any, settings: DeviceSettings, **options: Any) -> Backend:
         inside.set()
         assert released.wait(60)
-        return open_backend(name, network, **options)
+        return open_backend(name, network, settings, **options)
 
-    loader = Loader(("random",), cache=False, open_backend=hang, patience_s=0.01)
+    loader = Loader(devices("random"), open_backend=hang, patience_s=0.01)
     first = threading.Thread(target=loader.load, args=(None,))
     first.start()
     assert inside.wait(60)
@@ -94,22 +95,44 @@ class TimedDevice(EchoBackend):
             self._inside.pop()
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_loader_opens_networks_together_and_measures_each_alone(fails: bool) -> None:
+    together, opened = threading.Barrier(3), list[EchoBackend]()
+
+    def open_when_all_do(name: str, network: Any, settings: DeviceSettings, **options: Any) -> Backend:
+        if together.wait(60) == 0 and fails:
+            raise BackendError("no memory")
+        opened.append(EchoBackend())
+        return opened[-1]
+
+    loader = Loader(devices("random"), open_backend=open_when_all_do)
+    wanted = [(None, "", "")] * 3
+    if fails:
+        with pytest.raises(BackendError, match="no memory"):
+            loader.load_all(wanted)
+        assert all(backend.closed for backend in opened)
+        assert not loader._served
+    else:
+        served = loader.load_all(wanted, taken=["echo"])
+        assert [each.info.name for each in served] == ["echo-2", "echo-3", "echo-4"]
+
+
 def test_loader_measures_each_kind_once_and_alone() -> None:
     names = ["fast", "slow", "fast", "fast"]
     meeting = threading.Barrier(len(names), timeout=60)
     opened: dict[str, TimedDevice] = {}
     inside: list[int] = []
 
-    def open_together(name: str, network: Any, **options: Any) -> Backend:
+    def open_together(name: str, network: Any, settings: DeviceSettings, **options: Any) -> Backend:
         meeting.wait()
         assert not inside, "a curve is measured while another device opens"
         opened[name] = TimedDevice(names[int(name)], inside)
         return opened[name]
 
-    loader = Loader(("0", "1", "2", "3"), cache=False, open_backend=open_together, calibration_s=0.01)
+    loader = Loader(devices("0", "1", "2", "3"), open_backend=open_together)
     served = loader.load(None)
-    devices = [runner.backend for runner in served.runners]
-    assert devices == [opened[name] for name in "0123"]
+    in_order = [runner.backend for runner in served.runners]
+    assert in_order == [opened[name] for name in "0123"]
     assert [bool(opened[name].sizes) for name in "0123"] == [True, True, False, False]
     assert {each.most for each in opened.values()} == {0, 1}
     curves = [runner.model.curve() for runner in served.runners]
@@ -121,7 +144,7 @@ def test_loader_measures_each_kind_once_and_alone() -> None:
 def test_loader_measures_nothing_on_a_device_that_serves() -> None:
     opened = [EchoBackend() for _ in range(3)]
     backends = iter(opened)
-    loader = Loader(("echo",), cache=False, open_backend=lambda *_, **__: next(backends), calibration_s=0.01)
+    loader = Loader(devices("echo"), open_backend=lambda *_, **__: next(backends))
     first, equal = loader.load(None).runners[0].model, loader.load(None).runners[0].model
     loader.serving = True
     larger = loader.load(NETWORKS[0]).runners[0].model
@@ -134,13 +157,13 @@ def test_loader_measures_nothing_on_a_device_that_serves() -> None:
 def test_loader_closes_the_other_devices_when_one_does_not_open() -> None:
     opened: list[EchoBackend] = []
 
-    def open_backend(name: str, network: Any, **options: Any) -> Backend:
+    def open_backend(name: str, network: Any, settings: DeviceSettings, **options: Any) -> Backend:
         if name == "broken":
             raise BackendError("no such device")
         opened.append(EchoBackend())
         return opened[-1]
 
-    loader = Loader(("first", "broken", "last"), cache=False, open_backend=open_backend)
+    loader = Loader(devices("first", "broken", "last"), open_backend=open_backend)
     with pytest.raises(BackendError, match="no such device"):
         loader.load(None)
     assert [each.closed for each in opened] == [True, True]
@@ -211,9 +234,7 @@ def logits_of(path: Path) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.integration
-def test_a_file_that_is_served_is_not_loaded_again(
-    served: tuple[EvaluatorClient, Path], tmp_path: Path
-) -> None:
+def test_served_file_is_not_loaded_again(served: tuple[EvaluatorClient, Path], tmp_path: Path) -> None:
     client, path = served
     copy = tmp_path / "copy.pb.gz"
     copy.write_bytes(path.read_bytes())

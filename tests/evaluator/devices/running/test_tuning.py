@@ -65,9 +65,7 @@ def answer_to(client: EvaluatorClient) -> EvaluationBatch:
     return received(client).result()
 
 
-def test_it_serves_at_once_and_what_was_measured_takes_its_place(
-    tmp_path: Path, guessed: GuessedBackend
-) -> None:
+def test_it_serves_at_once_until_it_is_measured(tmp_path: Path, guessed: GuessedBackend) -> None:
     guessed.enough.set()
     batch = numbered_batch(5)
     with running(tmp_path, make=lambda name: guessed) as harness:
@@ -87,7 +85,7 @@ def test_it_serves_at_once_and_what_was_measured_takes_its_place(
     assert guessed.successor.closed
 
 
-def test_other_formats_are_another_network_and_wait_for_a_pause_of_play(
+def test_other_formats_wait_for_a_pause_of_play(
     tmp_path: Path, guessed: GuessedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits = threading.Event()
@@ -95,7 +93,7 @@ def test_other_formats_are_another_network_and_wait_for_a_pause_of_play(
     def wait(tuning: BackgroundTuning, network: ServedNetwork) -> None:
         if guessed.leased.is_set():
             waits.set()
-        tuning._news.wait(0.001)
+        tuning._changed.wait(0.001)
 
     monkeypatch.setattr(BackgroundTuning, "_wait", wait)
     monkeypatch.setattr("evaluator.devices.running.tuning.PLAYING_MS", 1e9)
@@ -113,9 +111,7 @@ def test_other_formats_are_another_network_and_wait_for_a_pause_of_play(
         assert network.identity == f"{before} fp8 from 64 positions"
 
 
-def test_no_batch_begins_while_it_is_measured_and_none_is_lost(
-    tmp_path: Path, guessed: GuessedBackend
-) -> None:
+def test_batches_wait_while_it_is_measured(tmp_path: Path, guessed: GuessedBackend) -> None:
     guessed.go.set()
     batch = numbered_batch(7)
     with running(tmp_path, make=lambda name: guessed) as harness:

@@ -67,9 +67,7 @@ def test_a_fault_over_one_does_not_leave_the_others_unwatched() -> None:
         watchdog.stop()
 
 
-def test_time_does_not_count_when_the_process_stands_still(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_time_does_not_count_when_the_process_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
     lock, watchdog, overdue = watched()
     ahead_ms = [0.0]
     noticed = threading.Event()

@@ -49,9 +49,7 @@ def test_a_missing_evaluator_is_an_error_at_once() -> None:
 
 @pytest.mark.integration
 @needs_ipc
-def test_a_live_address_is_not_stolen_and_a_stale_one_replaced(
-    environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_stale_address_is_replaced_a_live_one_kept(environment: dict[str, str], tmp_path: Path) -> None:
     for address in (f"ipc://{environment['TMPDIR']}/e", f"tcp://127.0.0.1:{free_port()}"):
         flags = ("--backend", "random", "--address", address)
         with serving(environment, *flags) as first:

@@ -172,9 +172,7 @@ def test_client_is_disconnected_when_it_reads_too_little(attacked: Attacked) -> 
     assert attacked.asking.peak - attacked.base < MOST_A_CLIENT
 
 
-def test_nobody_notices_when_a_client_leaves_many_messages(
-    attacked: Attacked,
-) -> None:
+def test_nobody_notices_when_a_client_leaves_many_messages(attacked: Attacked) -> None:
     """libzmq 4.3.5 would end the process: when a connection breaks whose messages wait for the service, and
     its next heartbeat is due before the service has taken them."""
     status = message([msgpack.packb({"type": "status", "id": 1})]) * 3000

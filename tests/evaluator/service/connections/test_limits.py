@@ -9,9 +9,7 @@ from evaluator.service.connections.limits import ClosedLog, ConnectionLimits
 @pytest.mark.parametrize(
     ("connections", "wanted", "most"), [(4096, 0, 1024), (40, 3, 3), (40, 11, 10), (1, 0, 1)]
 )
-def test_an_address_has_at_most_a_quarter_of_the_connections(
-    connections: int, wanted: int, most: int
-) -> None:
+def test_address_has_at_most_a_quarter_of_the_connections(connections: int, wanted: int, most: int) -> None:
     assert ConnectionLimits(connections, silent_per_address=wanted).most_silent == most
 
 

@@ -123,9 +123,7 @@ def test_requests_larger_than_a_socket_takes_are_answered(tmp_path: Path) -> Non
     [(frame(bytes(60_000), more=True) * 30, "message"), (frame(b"", more=True) * 1000, "parts")],
     ids=["large", "many frames"],
 )
-def test_only_the_client_that_sends_too_much_is_disconnected(
-    harness: Harness, sent: bytes, reason: str
-) -> None:
+def test_only_client_that_sends_too_much_is_disconnected(harness: Harness, sent: bytes, reason: str) -> None:
     client = harness.client()
     with connect_to(path_of(harness)) as hostile:
         with contextlib.suppress(OSError):

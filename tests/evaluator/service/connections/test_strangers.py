@@ -168,9 +168,7 @@ def test_unfinished_large_frames_of_strangers_keep_little_memory(guarded: Guarde
 
 @pytest.mark.parametrize("addresses", [1, 200])
 @pytest.mark.parametrize("said", ["nothing", "greeting", "hello"])
-def test_a_client_with_a_key_connects_whatever_strangers_keep_open(
-    guarded: Guarded, said: str, addresses: int
-) -> None:
+def test_client_with_a_key_connects_beside_strangers(guarded: Guarded, said: str, addresses: int) -> None:
     text = {"nothing": b"", "greeting": CURVE_GREETING, "hello": hello(guarded)}[said]
     with Strangers(guarded.port, addresses, text):
         for _ in range(LIMIT):

@@ -3,7 +3,7 @@
 
 import pytest
 
-from evaluator.devices.metrics import Requests
+from evaluator.devices.metrics import RequestTotals
 from evaluator.service.http.history import MINUTE_S, RATE_S, STEP_S, STEPS, History, Reading
 from protocol.wire.messages import PRIORITIES
 
@@ -17,7 +17,7 @@ class Counters:
         self.batches = 0
 
     def read(self) -> Reading:
-        requests: dict[str, Requests] = {name: Requests() for name in PRIORITIES}
+        requests: dict[str, RequestTotals] = {name: RequestTotals() for name in PRIORITIES}
         return Reading(self.at, self.positions, self.batches, {}, requests, {}, {b"client": self.positions})
 
     def pass_time(self, history: History, steps: int, positions: int = 0, batches: int = 0) -> None:

@@ -32,7 +32,15 @@ from evaluator.service.networks import NetworkToLoad
 from evaluator.service.service import EvaluatorService
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.wire.messages import PRIORITIES
-from tests.evaluator.service.harness import WAIT_S, EchoBackend, Harness, expected, numbered_batch, running
+from tests.evaluator.service.harness import (
+    WAIT_S,
+    EchoBackend,
+    Harness,
+    devices,
+    expected,
+    numbered_batch,
+    running,
+)
 from tests.evaluator.service.test_failures import failing
 
 pytestmark = pytest.mark.integration
@@ -318,7 +326,7 @@ def test_power_and_temperature_are_shown_when_a_driver_has_them(tmp_path: Path) 
 
 def test_it_answers_while_networks_load() -> None:
     with (
-        closing(EvaluatorService(Loader(("random",)), [NetworkToLoad(None)])) as service,
+        closing(EvaluatorService(Loader(devices("random")), [NetworkToLoad(None)])) as service,
         serve_health("127.0.0.1", 0, service.record) as port,
     ):
         told = json.loads(get(port, "/status")[2])

@@ -19,7 +19,7 @@ from evaluator.service.http.routes import serve_health
 from evaluator.service.networks import NetworkToLoad
 from evaluator.service.service import EvaluatorService
 from tests.browser import Page, browsing, needs_browser
-from tests.evaluator.service.harness import EchoBackend, Harness, numbered_batch, running
+from tests.evaluator.service.harness import EchoBackend, Harness, devices, numbered_batch, running
 from tests.evaluator.service.process import needs_ipc
 from tests.evaluator.service.test_failures import failing
 
@@ -225,7 +225,7 @@ def test_a_chart_tells_its_values_to_fingers_and_keys(page: Page, tmp_path: Path
 
 def test_a_service_that_loads_and_one_that_drains(page: Page, tmp_path: Path) -> None:
     with (
-        closing(EvaluatorService(Loader(("random",)), [NetworkToLoad(None)])) as service,
+        closing(EvaluatorService(Loader(devices("random")), [NetworkToLoad(None)])) as service,
         serve_health("127.0.0.1", 0, service.record) as port,
     ):
         show(page, port, "loading")

@@ -136,62 +136,42 @@ def test_limits_are_reported() -> None:
     assert go_line(PlayerConfig("w", TimeControl(movetime_ms=50)), chess.WHITE, free) == "go movetime 50"
 
 
-def run_program(*arguments: str) -> list[UciAnswer]:
-    """Two games of one search each."""
-
-    async def play() -> list[UciAnswer]:
-        client = await UciClient.start([sys.executable, str(PROGRAM), *arguments])
-        try:
-            await client.initialise()
-            client.configure({"threads": 2})
-            answers = []
-            for _ in range(2):
-                await client.new_game()
-                answers.append(await client.search("position startpos", "go nodes 1"))
-            await client.close()
-            assert not client.alive
-            return answers
-        finally:
-            client.kill()
-
-    return asyncio.run(asyncio.wait_for(play(), 60))
-
-
-def test_a_program_answers() -> None:
-    assert run_program() == 2 * [UciAnswer("a2a3", score_cp=15, depth=7, selective_depth=9, nodes=42)]
-
-
-def test_garbage_is_skipped() -> None:
-    assert [answer.move for answer in run_program("garbage")] == ["a2a3", "a2a3"]
-
-
-def test_a_program_that_ends_is_noticed_with_its_last_words() -> None:
-    async def play() -> tuple[str, ...]:
-        client = await UciClient.start([sys.executable, str(PROGRAM), "crash", "0", "\x1b[2Jout of\tchess"])
+@pytest.mark.parametrize("arguments", [(), ("garbage",)])
+async def test_a_program_answers_and_garbage_is_skipped(arguments: tuple[str, ...]) -> None:
+    client = await UciClient.start([sys.executable, str(PROGRAM), *arguments])
+    try:
         await client.initialise()
-        with pytest.raises(ProgramGoneError):
-            await client.search("position startpos", "go nodes 1")
-        with pytest.raises(ProgramGoneError):
-            await client.ping()
-        assert client.pid is None
-        client.kill()
-        return tuple(client.last_words)
-
-    assert asyncio.run(asyncio.wait_for(play(), 60)) == (
-        "?[2Jout of chess",
-    )  # Nothing that would clear a terminal.
-
-
-def test_abandoned_search_is_ended_before_the_next_game() -> None:
-    async def play() -> UciAnswer:
-        client = await UciClient.start([sys.executable, str(PROGRAM), "hang", "1"])
-        try:
-            await client.initialise()
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(client.search("position startpos moves e2e4", "go infinite"), 0.05)
+        client.configure({"threads": 2})
+        for _ in range(2):
             await client.new_game()
-            return await client.search("position startpos", "go nodes 1")
-        finally:
-            client.kill()
+            answer = await client.search("position startpos", "go nodes 1")
+            assert answer.move == "a2a3"
+            assert arguments or answer == UciAnswer("a2a3", 15, depth=7, selective_depth=9, nodes=42)
+        await client.close()
+        assert not client.alive
+    finally:
+        client.kill()
 
-    assert asyncio.run(asyncio.wait_for(play(), 60)).move == "a2a3"
+
+async def test_a_program_that_ends_is_noticed_with_its_last_words() -> None:
+    client = await UciClient.start([sys.executable, str(PROGRAM), "crash", "0", "\x1b[2Jout of\tchess"])
+    await client.initialise()
+    with pytest.raises(ProgramGoneError):
+        await client.search("position startpos", "go nodes 1")
+    with pytest.raises(ProgramGoneError):
+        await client.ping()
+    assert client.pid is None
+    client.kill()
+    assert tuple(client.last_words) == ("?[2Jout of chess",)  # Nothing that would clear a terminal.
+
+
+async def test_abandoned_search_is_ended_before_the_next_game() -> None:
+    client = await UciClient.start([sys.executable, str(PROGRAM), "hang", "1"])
+    try:
+        await client.initialise()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(client.search("position startpos moves e2e4", "go infinite"), 0.05)
+        await client.new_game()
+        assert (await client.search("position startpos", "go nodes 1")).move == "a2a3"
+    finally:
+        client.kill()

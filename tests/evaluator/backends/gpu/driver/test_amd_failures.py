@@ -61,9 +61,7 @@ def calls_of(runtime: Runtime, before: Report) -> dict[str, int]:
     return {name: count - before.calls.get(name, 0) for name, count in now.items()}
 
 
-def test_opening_frees_everything_when_a_call_fails(
-    runtime: Runtime, network: Any, kernel_cache: Path
-) -> None:
+def test_opening_frees_everything_when_call_fails(runtime: Runtime, network: Any, kernel_cache: Path) -> None:
     open_again(network, kernel_cache, buckets=BUCKETS, check=False).close()  # compiles what no test has yet
     before = runtime.report()
     open_again(network, kernel_cache, buckets=BUCKETS, check=False).close()
@@ -151,9 +149,7 @@ def test_standin_finds_writes_outside_of_memory(runtime: Runtime) -> None:
     runtime.reset()
 
 
-def test_too_little_memory_while_measuring_leaves_nothing_behind(
-    runtime: Runtime, kernel_cache: Path
-) -> None:
+def test_measuring_leaves_nothing_without_memory(runtime: Runtime, kernel_cache: Path) -> None:
     device = open_amd()
     tuner = Tuner(device, Compiler(device, cache_folder=kernel_cache), Precision.FP32, ())
     product = Product(16, 32, 64, Activation.RELU, residual=True, followed=True)

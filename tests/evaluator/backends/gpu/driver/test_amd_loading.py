@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evaluator.backends.gpu.blas.library import Library, LibraryProduct, Operands
-from evaluator.backends.gpu.driver.device import Device, DeviceError
+from evaluator.backends.gpu.driver.device import DeviceError, Gpu
 from evaluator.backends.gpu.driver.target import Precision
 from tests.evaluator.backends.gpu.blas.libraries import opened
 from tests.evaluator.backends.gpu.driver.test_standin import Python
@@ -36,14 +36,14 @@ class Slow(Python):
         return super().load(code, target)
 
 
-def load_twice(runtime: Runtime, load: Callable[[Device, bytes], object]) -> list[str]:
+def load_twice(runtime: Runtime, load: Callable[[Gpu, bytes], object]) -> list[str]:
     """Load on two devices from a thread each. Returns what the runtime objects to."""
     runtime.reset("gfx1201;gfx1201")
     runtime.set_strategy(Slow())
     devices = [open_amd(index) for index in range(2)]
     code = devices[0].compile("", "fill", [])
 
-    def work(device: Device) -> None:
+    def work(device: Gpu) -> None:
         device.activate()
         load(device, code)
 

@@ -27,9 +27,7 @@ from tests.paths import CACHE
 pytestmark = pytest.mark.kernels
 
 
-def test_two_kinds_of_gpus_work_side_by_side_from_one_cache(
-    runtime: Runtime, network: Any, tmp_path: Path
-) -> None:
+def test_two_kinds_of_gpus_share_one_cache(runtime: Runtime, network: Any, tmp_path: Path) -> None:
     runtime.reset("gfx1100;gfx942:sramecc+:xnack-")
     backends = [open_again(network, tmp_path, device=index) for index in range(2)]
     compiled = len(list(tmp_path.iterdir()))
@@ -47,9 +45,7 @@ def test_two_kinds_of_gpus_work_side_by_side_from_one_cache(
     assert len(list(tmp_path.iterdir())) == compiled  # nothing was compiled again
 
 
-def test_an_integrated_gpu_works_in_the_cpus_memory(
-    runtime: Runtime, network: Any, kernel_cache: Path
-) -> None:
+def test_integrated_gpu_works_in_the_cpus_memory(runtime: Runtime, network: Any, kernel_cache: Path) -> None:
     devices = "gfx1151,integrated=1,memory_mb=256"
     with open_on_fibers(runtime, network, kernel_cache, devices=devices, buckets=(4, COPIED)) as backend:
         for count in (3, COPIED):
@@ -73,9 +69,7 @@ def test_the_batches_of_an_integrated_gpu_start_small(machine: Runtime) -> None:
     assert usual_buckets(integrated, 512)[-1] == 512
 
 
-def test_a_large_integrated_gpu_is_used_like_a_discrete_one(
-    runtime: Runtime, network: Any, kernel_cache: Path
-) -> None:
+def test_large_integrated_gpu_is_used(runtime: Runtime, network: Any, kernel_cache: Path) -> None:
     """MI300A: weights and large batches are in memory that the driver gives to the device."""
     devices = f"gfx942,integrated=1,memory_mb={128 << 10},processors=228"
     with open_on_fibers(runtime, network, kernel_cache, devices=devices, buckets=(4, COPIED)) as backend:
@@ -89,9 +83,7 @@ def test_a_large_integrated_gpu_is_used_like_a_discrete_one(
     ("device", "units"),
     [("gfx1201,processors=32", 64), ("gfx1101,processors=30", 60), ("gfx942,processors=304", 304)],
 )
-def test_compute_units_are_counted_alike_on_all_architectures(
-    machine: Runtime, device: str, units: int
-) -> None:
+def test_compute_units_are_counted_on_all(machine: Runtime, device: str, units: int) -> None:
     machine.reset(device)
     assert discover().devices[0].compute_units == units
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evaluator.backends.gpu.driver.compiler import Compiler, KernelKey, source
-from evaluator.backends.gpu.driver.device import CompilationError, Device
+from evaluator.backends.gpu.driver.device import CompilationError, Gpu
 from evaluator.backends.gpu.driver.target import Precision
 from tests.evaluator.backends.gpu.fibers import open_amd
 from tests.hip_runtime.standin import Runtime
@@ -17,7 +17,7 @@ OTHER = KernelKey("policy", Precision.FP32, (("ATTENTION_POLICY", 0), ("ENTRIES"
 
 
 @pytest.fixture
-def device(runtime: Runtime) -> Device:
+def device(runtime: Runtime) -> Gpu:
     return open_amd()
 
 
@@ -27,7 +27,7 @@ def test_includes_are_pasted_in_once() -> None:
     assert text.count("DEVICE int lane_index(") == 1  # Of matrix.h, which two files include.
 
 
-def test_a_kernel_is_compiled_once_and_then_read(device: Device, tmp_path: Path) -> None:
+def test_a_kernel_is_compiled_once_and_then_read(device: Gpu, tmp_path: Path) -> None:
     first = Compiler(device, cache_folder=tmp_path)
     first.load([(KEY, 0)])
     first.load([(KEY, 0)])
@@ -51,7 +51,7 @@ def test_unlike_gpus_share_the_cache_and_each_loads_its_own(runtime: Runtime, tm
 
 @pytest.mark.integration
 @pytest.mark.parametrize("damage", [b"", b"short", b"x" * 5000])
-def test_a_damaged_entry_is_compiled_again(device: Device, tmp_path: Path, damage: bytes) -> None:
+def test_a_damaged_entry_is_compiled_again(device: Gpu, tmp_path: Path, damage: bytes) -> None:
     Compiler(device, cache_folder=tmp_path).load([(KEY, 0)])
     (entry,) = tmp_path.iterdir()
     entry.write_bytes(damage)
@@ -62,7 +62,7 @@ def test_a_damaged_entry_is_compiled_again(device: Device, tmp_path: Path, damag
 
 @pytest.mark.integration
 def test_a_cache_that_cannot_be_written_is_reported_once(
-    device: Device, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    device: Gpu, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "kernels"
     folder.write_text("no folder")
@@ -75,13 +75,13 @@ def test_a_cache_that_cannot_be_written_is_reported_once(
 
 
 @pytest.mark.integration
-def test_other_constants_are_another_kernel(device: Device, tmp_path: Path) -> None:
+def test_other_constants_are_another_kernel(device: Gpu, tmp_path: Path) -> None:
     compiler = Compiler(device, cache_folder=tmp_path)
     assert len(compiler.load([(KEY, 0), (OTHER, 0)])) == 2
     assert compiler.compiled == 2
 
 
-def test_an_error_names_what_the_compiler_said(device: Device, tmp_path: Path) -> None:
+def test_an_error_names_what_the_compiler_said(device: Gpu, tmp_path: Path) -> None:
     wrong = KernelKey("policy", Precision.FP32, (("ATTENTION_POLICY", 0),))
     with pytest.raises(CompilationError, match="ENTRIES"):
         Compiler(device, cache_folder=tmp_path).load([(wrong, 0)])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evaluator.backends.gpu.driver.device import CompilationError, Device, DeviceError
+from evaluator.backends.gpu.driver.device import CompilationError, DeviceError, Gpu
 from tests.evaluator.backends.gpu.fibers import open_amd
 from tests.hip_runtime import standin
 
@@ -81,33 +81,33 @@ def test_code_for_another_target_is_refused(runtime: standin.Runtime, tmp_path: 
         second.load(code, "nothing", 0)
 
 
-def _freed_twice(device: Device) -> None:
+def _freed_twice(device: Gpu) -> None:
     address = device.allocate(64)
     device.free(address)
     device.free(address)
 
 
-def _copied_too_much(device: Device) -> None:
+def _copied_too_much(device: Gpu) -> None:
     device.write(device.allocate(64), np.zeros(65, np.uint8))
 
 
-def _host_address_on_the_device(device: Device) -> None:
+def _host_address_on_the_device(device: Gpu) -> None:
     buffer = device.allocate_host(64)
     device.write(buffer.host_address, np.zeros(64, np.uint8))
 
 
-def _waited_for_nothing(device: Device) -> None:
+def _waited_for_nothing(device: Gpu) -> None:
     device.wait_for(device.create_stream(), device.create_event())
 
 
-def _timed_without_timing(device: Device) -> None:
+def _timed_without_timing(device: Gpu) -> None:
     event, stream = device.create_event(), device.create_stream()
     device.record(event, stream)
     device.synchronize(event)
     device.milliseconds(event, event)
 
 
-def _launched_a_graph_that_is_gone(device: Device) -> None:
+def _launched_a_graph_that_is_gone(device: Gpu) -> None:
     stream = device.create_stream()
     device.begin_capture(stream)
     graph = device.end_capture(stream)
@@ -115,12 +115,12 @@ def _launched_a_graph_that_is_gone(device: Device) -> None:
     device.launch_graph(graph, stream)
 
 
-def _allocated_while_capturing(device: Device) -> None:
+def _allocated_while_capturing(device: Gpu) -> None:
     device.begin_capture(device.create_stream())
     device.allocate(64)
 
 
-def _left_a_branch_open(device: Device) -> None:
+def _left_a_branch_open(device: Gpu) -> None:
     stream, aside, event = device.create_stream(), device.create_stream(), device.create_event()
     buffer = device.allocate_host(64)
     address = device.allocate(64)
@@ -131,7 +131,7 @@ def _left_a_branch_open(device: Device) -> None:
     device.end_capture(stream)
 
 
-def _used_a_stream_of_another_device(device: Device) -> None:
+def _used_a_stream_of_another_device(device: Gpu) -> None:
     event, stream = device.create_event(), device.create_stream()
     open_amd(1)  # from here on it is the thread's device
     device.record(event, stream)
@@ -151,7 +151,7 @@ def _used_a_stream_of_another_device(device: Device) -> None:
         (_used_a_stream_of_another_device, "hipEventRecord: a stream of device 0 while the thread uses 1"),
     ],
 )
-def test_mistakes_are_found(runtime: standin.Runtime, mistake: Callable[[Device], None], found: str) -> None:
+def test_mistakes_are_found(runtime: standin.Runtime, mistake: Callable[[Gpu], None], found: str) -> None:
     runtime.reset("gfx1100;gfx1100")
     with contextlib.suppress(DeviceError):
         mistake(open_amd())

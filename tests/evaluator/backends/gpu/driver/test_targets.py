@@ -22,7 +22,7 @@ from evaluator.backends.gpu.driver.target import MatrixUnit, Precision, Target, 
 )
 def test_known_amd_targets(name: str, wave: int, unit: MatrixUnit) -> None:
     target = amd_target(name)
-    assert (target.wave, target.unit, target.known) == (wave, unit, True)
+    assert (target.wave, target.unit, target.is_listed) == (wave, unit, True)
     assert ":" not in target.name
     assert target.matrix_unit(Precision.FP32) is MatrixUnit.FMA
 
@@ -72,9 +72,7 @@ def test_target_of_no_family_gets_generic_kernels(name: str, reason: str) -> Non
         ("gfx12-generic", 32, "gfx1200"),
     ],
 )
-def test_a_name_of_a_family_gets_what_its_members_share_and_says_so(
-    name: str, wave: int, member: str
-) -> None:
+def test_family_name_gets_what_its_members_share(name: str, wave: int, member: str) -> None:
     target = amd_target(name)
     assert (target.wave, target.problem) == (wave, "")
     assert target.unit is (amd_target(member).unit if member else MatrixUnit.FMA)
@@ -101,7 +99,7 @@ def test_gfx908_has_a_matrix_unit_for_fp16_alone() -> None:
 def test_an_unknown_target_gets_the_generic_kernels_and_says_so() -> None:
     target = amd_target("gfx1399")
     assert target.unit is MatrixUnit.FMA
-    assert not target.known
+    assert not target.is_listed
     assert nvidia_target(7, 5).unit is MatrixUnit.FMA
     assert nvidia_target(9, 0).unit is MatrixUnit.MMA_SYNC
 

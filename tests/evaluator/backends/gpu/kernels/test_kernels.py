@@ -55,7 +55,7 @@ def test_products_use_the_matrix_instruction_of_their_target(
 def test_matrix_instructions_are_absent_when_unknown(name: str, instruction: str, tmp_path: Path) -> None:
     """A newer member of a family has the family's macros, and perhaps not its instructions."""
     known, unknown = compiled_for(name), replace(amd_target("gfx1299"), name=name)
-    assert not unknown.known
+    assert not unknown.is_listed
     assert instruction in assembly("attention", known, Precision.FP16, tmp_path)
     assert instruction not in assembly("attention", unknown, Precision.FP16, tmp_path)
 

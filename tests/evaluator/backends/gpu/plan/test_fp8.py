@@ -214,9 +214,7 @@ def test_targets_that_gain_nothing_refuse_with_a_reason(name: str, reason: str) 
         fp8_network(random_network("tiny-attention"), target_named(name))
 
 
-def test_fp8_is_rejected_without_encoders_and_warned_about_otherwise(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_fp8_needs_encoders_and_warns(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(BackendError, match="for attention networks"):
         fp8_network(random_network("resnet-64x4"), HOPPER)
     formats("fp8", "")

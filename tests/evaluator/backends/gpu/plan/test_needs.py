@@ -88,9 +88,7 @@ def losses(products: Collection[Product]) -> Iterator[tuple[str, Keep]]:
 @pytest.mark.integration
 @pytest.mark.parametrize("network", [WITH_SMOLGEN, PLAIN], ids=["smolgen", "plain"])
 @pytest.mark.parametrize("target", TARGETS, ids=[target.name for target in TARGETS])
-def test_a_plan_asks_for_listed_products_only_whatever_is_missing(
-    network: NetworkSpec, target: Target
-) -> None:
+def test_plan_asks_for_listed_products_only_whatever_is_missing(network: NetworkSpec, target: Target) -> None:
     products = listed(network, target)
     for what, keep in losses(products):
         assert not [product for product in asked_of(network, target, keep) if product not in products], what

@@ -10,12 +10,12 @@ import pytest
 from evaluator.backends.common.probe import probe_batch
 from evaluator.backends.gpu.backend import GpuBackend
 from evaluator.backends.gpu.driver.compiler import Compiler
-from evaluator.backends.gpu.driver.device import Device
+from evaluator.backends.gpu.driver.device import Gpu
 from evaluator.backends.gpu.driver.target import Precision, Target, amd_target, nvidia_target
 from evaluator.backends.gpu.opening import OpenNetwork, Wanted
 from evaluator.backends.gpu.plan.persistent_form import PAIRS_AND_LOGITS, USUAL, PersistentForm
 from evaluator.backends.gpu.plan.plan import Plan
-from evaluator.backends.gpu.plan.program import Launch, Program, Table
+from evaluator.backends.gpu.plan.program import Launch, Program, WordTable
 from evaluator.backends.gpu.plan.tiles import model_chooser
 from evaluator.backends.reference.backend import ReferenceBackend
 from evaluator.network import NetworkSpec
@@ -35,7 +35,7 @@ UNEVEN = NetworkShape(
 """No width of which is a multiple of a tile's."""
 
 
-def cooperative(device: Device) -> Device:
+def cooperative(device: Gpu) -> Gpu:
     """The stand-in runs all blocks of such a kernel at once."""
     device.info = replace(device.info, cooperative=True)
     return device
@@ -150,9 +150,7 @@ def test_persistent_programs_exist_for_suitable_networks(
         (amd_target("gfx1100"), 96, None),
     ],
 )
-def test_pairs_are_clusters_of_two_that_run_at_once(
-    target: Target, blocks: int, expected: int | None
-) -> None:
+def test_pairs_are_clusters_of_two(target: Target, blocks: int, expected: int | None) -> None:
     chooser = model_chooser(target, Precision.FP16, blocks)
     form = PersistentForm(pairs=True)
     network = random_network(replace(SHAPES["t80"], layers=1))
@@ -182,7 +180,7 @@ def test_a_hopper_measures_two_forms_of_one_position() -> None:
             for step in program.steps
             if isinstance(step, Launch)
             for argument in step.arguments
-            if isinstance(argument, Table)
+            if isinstance(argument, WordTable)
         ]
         assert len(set(tables)) == forms  # each finds its weights by a table of its own
 

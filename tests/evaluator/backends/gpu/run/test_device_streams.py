@@ -48,9 +48,7 @@ def streams_of_two(runtime: Runtime, backend: GpuBackend, count: int) -> list[st
 
 
 @pytest.mark.parametrize("count", SIZES)
-def test_two_batches_compute_in_streams_of_their_own(
-    runtime: Runtime, backend: GpuBackend, count: int
-) -> None:
+def test_two_batches_compute_in_own_streams(runtime: Runtime, backend: GpuBackend, count: int) -> None:
     assert len(set(streams_of_two(runtime, backend, count))) == 1
     assert backend.executor.open_streams([count])
     backend.executor.compute_beside([count])

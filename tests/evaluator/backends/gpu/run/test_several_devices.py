@@ -18,8 +18,10 @@ from evaluator.devices.opening.loading import Loader
 from evaluator.network import NetworkSpec
 from evaluator.network.random_network import random_network
 from evaluator.network.writer import write_network
+from evaluator.settings import DeviceSettings
 from tests.backends.batches import varied_batch
 from tests.evaluator.backends.gpu.fibers import open_again
+from tests.evaluator.service.harness import devices
 from tests.hip_runtime.command import AMD_NODES
 from tests.hip_runtime.standin import Runtime
 
@@ -45,7 +47,7 @@ def test_an_unsupported_device_is_omitted_and_said_to_be(found: Discovery) -> No
 
 def test_a_network_is_served_on_all_of_them(found: Discovery, kernel_cache: Path, tmp_path: Path) -> None:
     def open_backend(
-        name: str, network: NetworkSpec | None, *, threads: int | None = None, **options: Any
+        name: str, network: NetworkSpec | None, settings: DeviceSettings, **options: Any
     ) -> Backend:
         assert network is not None
         index = int(str(options["device"]).removeprefix("amd:"))
@@ -54,7 +56,7 @@ def test_a_network_is_served_on_all_of_them(found: Discovery, kernel_cache: Path
     network = random_network("tiny-attention")
     path = tmp_path / "network.pb.gz"
     write_network(network, path)
-    loader = Loader(("gpu:device=amd:all",), calibration_s=0.01, cache=False, open_backend=open_backend)
+    loader = Loader(devices("gpu:device=amd:all"), open_backend=open_backend)
     served = loader.load(path)
     backends = [runner.backend for runner in served.runners]
     try:

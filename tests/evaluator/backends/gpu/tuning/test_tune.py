@@ -14,7 +14,7 @@ from rich.console import Console
 from evaluator.backends.gpu.backend import unavailable
 from evaluator.backends.gpu.blas.product import Product
 from evaluator.backends.gpu.driver.compiler import Compiler
-from evaluator.backends.gpu.driver.device import Device, DeviceError
+from evaluator.backends.gpu.driver.device import DeviceError, Gpu
 from evaluator.backends.gpu.driver.target import Precision, amd_target, nvidia_target
 from evaluator.backends.gpu.plan.needs import Needs
 from evaluator.backends.gpu.plan.program import Program
@@ -34,17 +34,17 @@ PRODUCT = Product(16, 32, 64, Activation.RELU, residual=True, followed=True)
 
 
 @pytest.fixture
-def device(runtime: Runtime) -> Device:
+def device(runtime: Runtime) -> Gpu:
     return open_amd()
 
 
-def tuner(device: Device, kernel_cache: Path, **arguments: Any) -> Tuner:
+def tuner(device: Gpu, kernel_cache: Path, **arguments: Any) -> Tuner:
     return Tuner(device, Compiler(device, cache_folder=kernel_cache), Precision.FP32, (), **arguments)
 
 
 @pytest.mark.usefixtures("empty_cache")
 def test_tuner_drops_wrong_candidates_and_measures_each_once(
-    device: Device, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch
+    device: Gpu, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     honest = Bench.errors
 
@@ -66,7 +66,7 @@ def test_tuner_drops_wrong_candidates_and_measures_each_once(
 
 
 def test_choices_that_spill_are_not_measured_unless_all_do(
-    device: Device, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch
+    device: Gpu, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def spilling(choice: Choice) -> int:
         return 16 if choice.splits > 1 else 0
@@ -80,7 +80,7 @@ def test_choices_that_spill_are_not_measured_unless_all_do(
 
 
 @pytest.mark.usefixtures("empty_cache")
-def test_all_needed_are_measured_when_one_is_unknown(device: Device, kernel_cache: Path) -> None:
+def test_all_needed_are_measured_when_one_is_unknown(device: Gpu, kernel_cache: Path) -> None:
     other = Product(8, 16, 32, Activation.NONE)
     first = tuner(device, kernel_cache)
     first.expect(lambda: Needs((PRODUCT, other)))
@@ -96,7 +96,7 @@ def test_all_needed_are_measured_when_one_is_unknown(device: Device, kernel_cach
 
 
 def test_a_look_takes_as_many_runs_as_it_has_time_for(
-    device: Device, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch
+    device: Gpu, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs: list[int] = []
     looks = iter([50.0, 200.0, 50.0])
@@ -115,7 +115,7 @@ def test_a_look_takes_as_many_runs_as_it_has_time_for(
 
 
 def test_tuner_measures_close_candidates_again_alternately(
-    device: Device, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch
+    device: Gpu, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = iter(range(100, 200, 4))
     again: list[Choice] = []
@@ -142,7 +142,7 @@ def test_tuner_measures_close_candidates_again_alternately(
     assert [each.microseconds for each in measured[:3]] == [1.0, 2.0, 98.0]
 
 
-def test_the_host_knows_the_rows_of_the_inputs(device: Device) -> None:
+def test_the_host_knows_the_rows_of_the_inputs(device: Gpu) -> None:
     elements = 5 * 262145 + 77  # the block is written several times at once, and not in whole
     with Samples(device, Precision.FP16) as samples:
         found = np.empty(elements, np.float16)
@@ -153,7 +153,7 @@ def test_the_host_knows_the_rows_of_the_inputs(device: Device) -> None:
         assert (samples.rows([0], 77, at=elements - 77) == found[-77:]).all()
 
 
-def test_weights_of_one_shape_are_made_once(device: Device) -> None:
+def test_weights_of_one_shape_are_made_once(device: Gpu) -> None:
     with Samples(device, Precision.FP16) as samples:
         first = samples.weights(32, 64, 0)
         assert samples.weights(32, 64, 0) is first
@@ -163,9 +163,7 @@ def test_weights_of_one_shape_are_made_once(device: Device) -> None:
         assert samples.weights(32, 64, 8).exact.shape == (32, 64)
 
 
-def test_nothing_right_is_an_error(
-    device: Device, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_right_is_an_error(device: Gpu, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Bench, "errors", lambda *_: Errors(0.1, 0.5))
     with pytest.raises(DeviceError, match=r"nothing computes .* correctly"):
         tuner(device, kernel_cache, use_cache=False).measure(PRODUCT)
@@ -184,7 +182,7 @@ def test_nothing_right_is_an_error(
 )
 @pytest.mark.parametrize("precision", [Precision.FP32, Precision.BF16])
 def test_our_kernel_agrees_with_the_reference_on_the_host(
-    device: Device, kernel_cache: Path, product: Product, precision: Precision
+    device: Gpu, kernel_cache: Path, product: Product, precision: Precision
 ) -> None:
     compiler = Compiler(device, cache_folder=kernel_cache)
     choice = next(each for each in candidates(product, device.info.target, precision) if each.splits == 1)
@@ -194,7 +192,7 @@ def test_our_kernel_agrees_with_the_reference_on_the_host(
 
 
 @pytest.mark.usefixtures("empty_cache")
-def test_a_damaged_cache_is_measured_again(device: Device, kernel_cache: Path, tmp_path: Path) -> None:
+def test_a_damaged_cache_is_measured_again(device: Gpu, kernel_cache: Path, tmp_path: Path) -> None:
     first = tuner(device, kernel_cache)
     first.choose(PRODUCT)
     first.save()

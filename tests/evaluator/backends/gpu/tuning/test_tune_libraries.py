@@ -14,7 +14,7 @@ from evaluator.backends.gpu.blas.discovery import open_libraries
 from evaluator.backends.gpu.blas.library import Library, LibraryGivenUp
 from evaluator.backends.gpu.blas.product import Product
 from evaluator.backends.gpu.driver.compiler import Compiler
-from evaluator.backends.gpu.driver.device import Device
+from evaluator.backends.gpu.driver.device import Gpu
 from evaluator.backends.gpu.driver.target import Precision
 from evaluator.backends.gpu.opening import OpenNetwork, Wanted
 from evaluator.backends.gpu.options import Formats
@@ -42,7 +42,7 @@ NETWORK = NetworkShape(32, layers=1, ffn=40, policy_width=32)
 
 
 @pytest.fixture
-def device(runtime: Runtime) -> Device:
+def device(runtime: Runtime) -> Gpu:
     return open_amd()
 
 
@@ -71,7 +71,7 @@ def times(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
 
 
 @pytest.fixture
-def tuner(device: Device, kernel_cache: Path, libraries: list[Library], times: dict[str, float]) -> Tuner:
+def tuner(device: Gpu, kernel_cache: Path, libraries: list[Library], times: dict[str, float]) -> Tuner:
     compiler = Compiler(device, cache_folder=kernel_cache)
     return Tuner(device, compiler, Precision.FP32, libraries, use_cache=False)
 
@@ -180,7 +180,7 @@ def test_reported_choices_lack_a_library_that_later_hangs(
         reported.append((product, {each.choice.library for each in measured}))
         controls["hipblaslt"].fail("hang")
 
-    tuner._found = found
+    tuner._on_found = found
     first, second = Product(8, 16, 32, Activation.NONE), Product(8, 32, 32, Activation.NONE)
     tuner.measure_all(Needs([first, second]))
     rest = {"hipBLAS", ""}
@@ -189,7 +189,7 @@ def test_reported_choices_lack_a_library_that_later_hangs(
 
 @pytest.mark.usefixtures("empty_cache")
 def test_a_choice_of_a_library_survives_the_cache(
-    device: Device,
+    device: Gpu,
     kernel_cache: Path,
     libraries: list[Library],
     times: dict[str, float],
@@ -209,7 +209,7 @@ def test_a_choice_of_a_library_survives_the_cache(
 
 
 @pytest.mark.usefixtures("empty_cache")
-def test_two_processes_add_to_the_same_cache(device: Device, kernel_cache: Path) -> None:
+def test_two_processes_add_to_the_same_cache(device: Gpu, kernel_cache: Path) -> None:
     other = Product(8, 16, 32, Activation.NONE)
     compiler = Compiler(device, cache_folder=kernel_cache)
     both = [Tuner(device, compiler, Precision.FP32, ()) for _ in range(2)]
@@ -219,7 +219,7 @@ def test_two_processes_add_to_the_same_cache(device: Device, kernel_cache: Path)
     assert set(Tuner(device, compiler, Precision.FP32, ()).known) == {PRODUCT, other}
 
 
-def open_tuned(device: Device, kernel_cache: Path, network: NetworkSpec) -> GpuBackend:
+def open_tuned(device: Gpu, kernel_cache: Path, network: NetworkSpec) -> GpuBackend:
     libraries, problems = open_libraries(device.info, Precision.FP32)
     assert problems == {}
     wanted = Wanted(Formats(Precision.FP32), buckets=(2,))
