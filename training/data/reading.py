@@ -245,7 +245,7 @@ def asked_moves(shard: Shard) -> NDArray[np.uint16]:
         along = np.concatenate([columns["best"][:, None], columns["lines"].T], axis=1)
         beside = np.concatenate([columns["branch_best"][:, None], columns["branch_lines"].T], axis=1)
         if along.shape[1] > LISTED:
-            raise ShardError(f"{along.shape[1]} lines a position, at most {LISTED}: label with fewer")
+            raise ShardError(f"{along.shape[1]} lines, not up to {LISTED}: use `label --multipv {LISTED}`")
         return np.concatenate([along, beside])
     return columns["best"][:, None]
 
