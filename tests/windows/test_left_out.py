@@ -15,7 +15,9 @@ def test_every_entry_names_a_file_or_a_test_of_it() -> None:
     for entry in _listed(""):
         name, _, pattern = entry.partition("::")
         file = REPOSITORY / "tests" / name
-        tests = re.findall(r"^def (test_\w+)", file.read_text("utf-8"), re.M) if file.is_file() else []
+        tests = (
+            re.findall(r"^(?:async )?def (test_\w+)", file.read_text("utf-8"), re.M) if file.is_file() else []
+        )
         if not matching(tests, pattern or "*"):
             without.append(entry)
     assert without == []

@@ -118,9 +118,8 @@ class Card:
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CACHE, str(tmp_path))
-    return tmp_path
 
 
 def choice(**wanted: Any) -> Fp8Choice:
@@ -131,7 +130,7 @@ def decide(made: Fp8Choice) -> Any:
     return made.decide(made.open(), exclusive_lease, lambda _: None)
 
 
-def test_the_verdict_is_kept_for_the_next_start(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+def test_the_verdict_is_kept_for_the_next_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(precision, "LIMITS", RoundingError(9, 0, 9, 9, 9, 9))
     card, first = Card(monkeypatch, 1.5), choice()
     assert first.verdict is None
@@ -141,7 +140,7 @@ def test_the_verdict_is_kept_for_the_next_start(monkeypatch: pytest.MonkeyPatch,
     assert again.verdict == first.verdict
     again.open()
     assert card.opened[3:] == [64]
-    (file,) = (cache / "wavefront" / "precision").iterdir()
+    (file,) = tmp_path.rglob("precision/*.json")
     for damaged in (b"", b"[]", json.dumps({"fp8_from": 64}).encode()):
         file.write_bytes(damaged)
         assert choice().verdict is None
