@@ -96,7 +96,10 @@ class Loader:
             known: dict[object, ServedNetwork] = {
                 _key(served.info): served for served in self._served if not served.closing
             }
-            new = {key: each for key, each in zip(keys, networks, strict=True) if key not in known}
+            new: dict[object, NetworkSpec | None] = {}
+            for key, network in zip(keys, networks, strict=True):
+                if key not in known:
+                    new.setdefault(key, network)
             known |= zip(new, self._open_everywhere([*new.values()], taken=taken), strict=True)
             return [known[key] for key in keys]
 

@@ -144,7 +144,7 @@ def test_a_run_that_was_killed_continues_and_labels_no_game_twice(tmp_path: Path
         ("die", "ended with exit code 3"),
         ("hang", "no answer within 1.5 s"),
         ("illegal", "a1a1, which is not legal"),
-        ("silent", "no line with a score"),
+        ("silent", "no `info … score` line"),
     ],
 )
 def test_failing_engine_is_replaced_in_its_game(tmp_path: Path, failure: str, word: str) -> None:
