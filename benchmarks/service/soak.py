@@ -216,14 +216,14 @@ class Soak:
         exact = all(each.startswith(("faltering", "random")) for each in backends)
         # A short soak does everything, but faster.
         pace = min(1.0, minutes / 3)
-        users = Web(service.ipc, web, 1.0 * pace)
+        users = Web(service.ipc, folder, web, 1.0 * pace)
         troubles: dict[str, Trouble] = {
             "attacks": Attacks(service.port, 3.0 * pace, 5.0 * pace),
             "administration": Administration(service.ipc, service.process, files, 5.0 * pace),
             "page": Page(service.page_port, 1.0),
             "engines": KilledEngines(service.tcp, folder, 15.0 * pace),
             "web": users,
-            "lichess": Lichess(service.ipc, 5.0 * pace),
+            "lichess": Lichess(service.ipc, folder, 5.0 * pace),
             "disk": FullDisk({"evaluator": service.process.pid, "web": users.pid}, 10.0 * pace),
         }
         assert [*troubles] == [*TROUBLES]

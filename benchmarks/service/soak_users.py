@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import psutil
 
@@ -40,16 +41,17 @@ REQUESTS: dict[str, Request] = {
 BODIES = [b'{"positions":[' + b"[]," * 2_000_000 + b"[]]}", b'{"positions":[' + b'"e4",' * 1_000_000 + b"1]}"]
 
 
-def _started(*words: str, **variables: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*CHECKOUT.engine, *words],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=CHECKOUT.environment(**variables),
-        cwd=CHECKOUT.folder,
-        text=True,
-    )
+def _started(log: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
+    with log.open("w") as file:
+        return subprocess.Popen(
+            [*CHECKOUT.engine, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=file,
+            env=CHECKOUT.environment(**variables),
+            cwd=CHECKOUT.folder,
+            text=True,
+        )
 
 
 class Web(Trouble):
@@ -58,9 +60,11 @@ class Web(Trouble):
     longest: maximum seconds of an answer of /live.
     """
 
-    def __init__(self, address: str, clients: int, pause_s: float) -> None:
+    def __init__(self, address: str, folder: Path, clients: int, pause_s: float) -> None:
+        """folder: of its log, and of the games and reviews that it keeps."""
         super().__init__(pause_s)
-        self._process = _started("web", "--listen", "127.0.0.1:0", "--private", "--evaluator", address)
+        words = ("web", "--listen", "127.0.0.1:0", "--evaluator", address)
+        self._process = _started(folder / "web.log", *words, XDG_DATA_HOME=str(folder / "data"))
         assert self._process.stdout is not None
         found = re.search(r":(\d+)/", self._process.stdout.readline())
         assert found is not None
@@ -182,12 +186,13 @@ class Web(Trouble):
 class Lichess(Trouble):
     """Jobs of lichess's analysis board for `wavefront lichess`, with a stand-in of the broker."""
 
-    def __init__(self, address: str, pause_s: float) -> None:
+    def __init__(self, address: str, folder: Path, pause_s: float) -> None:
         super().__init__(pause_s)
         self._broker = Broker()
         url = f"http://127.0.0.1:{self._broker.port}"
         words = ["--evaluator", address, "--lichess", url, "--broker", url]
-        self._process = _started("lichess", *words, LICHESS_API_TOKEN="lip_a-token-of-the-soak")
+        log, token = folder / "lichess.log", "lip_a-token-of-the-soak"
+        self._process = _started(log, "lichess", *words, LICHESS_API_TOKEN=token)
 
     def step(self, number: int) -> None:
         made: list[Record] = [

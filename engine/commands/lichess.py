@@ -196,7 +196,7 @@ def _fail(reason: str) -> int:
 
 
 def _log(text: str) -> None:
-    from protocol.common.printing import printable
+    from protocol.common.printing import say
 
     begin = "\r\x1b[K" if sys.stderr.isatty() else ""  # Instead of the line of progress.
-    print(f"{begin}wavefront lichess: {printable(text)}", file=sys.stderr, flush=True)
+    say(f"{begin}wavefront lichess", text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 
 class ReportedError(Exception):
@@ -18,9 +18,11 @@ def printable(text: str) -> str:
 
 
 def say(program: str, text: str) -> None:
-    """Print a message of a program to standard error. Its lines cannot control the terminal."""
+    """Print a message of a program to standard error. Its lines cannot control the terminal. Work goes on if
+    nobody can read it: standard error may be a file on a full disk."""
     lines = "\n".join(map(printable, text.split("\n")))
-    print(f"{program}: {lines}", file=sys.stderr, flush=True)
+    with suppress(OSError):
+        print(f"{program}: {lines}", file=sys.stderr, flush=True)
 
 
 def reason(error: Exception) -> str:

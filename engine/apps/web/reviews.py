@@ -227,7 +227,7 @@ class Reviews:
         return job
 
     async def delete(self, job: StoredReview) -> None:
-        """End and delete a job. Raises OSError."""
+        """End and delete a job."""
         self._jobs.pop(job.identity, None)
         await self.stop(job)
         self._store.delete(job.identity, job.owner)
@@ -299,7 +299,7 @@ class Reviews:
             return False
         try:
             self._store.write(job.identity, job.owner, job.head(), job.content())
-        except (HttpError, OSError) as error:
+        except HttpError as error:
             self._log(f"review {job.identity} is kept in memory only: {error}")
             return False
         return True

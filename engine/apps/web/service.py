@@ -136,10 +136,9 @@ class WebService:
         self._limits = ClientLimits(settings)
         self._levels = Levels(scheduler.pool, options, people, log)
         reviews, most = folder and folder.with_name("reviews"), settings.max_stored_bytes
-        self._games = Store(folder, most, MOST_OF_GAME)
-        self._reviews = Reviews(
-            scheduler.pool, options, log, settings.max_review_games, Store(reviews, most, most), self._limits
-        )
+        self._games = Store(folder, most, MOST_OF_GAME, log)
+        store = Store(reviews, most, most, log)
+        self._reviews = Reviews(scheduler.pool, options, log, settings.max_review_games, store, self._limits)
         self._clients: set[HttpClient] = set()
         self._bodies, self._short, self._long = Lane(16, 2), Lane(4, 2), Lane(2, 1)
 

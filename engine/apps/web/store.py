@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -13,6 +14,7 @@ from typing import Any
 
 from protocol.common.files import write_atomically
 from protocol.common.http.middleware import HttpError
+from protocol.common.printing import reason
 
 _IDENTITY = re.compile(r"[A-Za-z0-9_-]{8,64}")
 
@@ -22,12 +24,15 @@ class Store:
     """The records of all clients. Thread-safe.
 
     folder: where they are files: a line of JSON, the head that lists show, and the content; None keeps them
-    in memory. most_bytes: of all; the oldest are deleted. most_of_one: maximum bytes of one.
+    in memory. most_bytes: of all; the oldest are deleted. most_of_one: maximum bytes of one. log: told when
+    files cannot be written, such as on a full disk; then memory alone has what is new.
     """
 
     folder: Path | None
     most_bytes: int
     most_of_one: int
+    log: Callable[[str], None]
+    _fails: bool = field(default=False, init=False)
     _kept: dict[str, bytes] = field(default_factory=dict, init=False)
     _lock: Lock = field(default_factory=Lock, init=False)
 
@@ -44,7 +49,7 @@ class Store:
         return found, content.decode() or str(found.get("state", ""))
 
     def write(self, identity: str, owner: str, head: dict[str, Any], content: str) -> None:
-        """Keep a record. Raises HttpError and OSError."""
+        """Keep a record. Raises HttpError."""
         name = self._name(identity, owner)
         data = json.dumps({"identity": identity, **head}).encode() + b"\n" + content.encode(errors="replace")
         if len(data) > self.most_of_one:
@@ -52,13 +57,12 @@ class Store:
         with self._lock:
             self._kept.pop(name, None)
             self._kept[name] = data  # The newest is last.
-            if self.folder is not None:
-                write_atomically(self.folder / name, data)
+            self._change_file(name, lambda path: write_atomically(path, data))
             while sum(map(len, self._kept.values())) > self.most_bytes:
                 self._forget(next(iter(self._kept)))
 
     def delete(self, identity: str, owner: str | None) -> None:
-        """Delete a record; there may be none. Raises HttpError and OSError."""
+        """Delete a record; there may be none. Raises HttpError."""
         with self._lock:
             self._forget(self._name(identity, owner))
 
@@ -70,8 +74,19 @@ class Store:
 
     def _forget(self, name: str) -> None:
         self._kept.pop(name, None)
-        if self.folder is not None:
-            (self.folder / name).unlink(missing_ok=True)
+        self._change_file(name, lambda path: path.unlink(missing_ok=True))
+
+    def _change_file(self, name: str, change: Callable[[Path], None]) -> None:
+        """Change a record's file, if records are files. The first failure in a row is logged."""
+        if self.folder is None:
+            return
+        try:
+            change(self.folder / name)
+            self._fails = False
+        except OSError as error:
+            if not self._fails:
+                self.log(f"cannot write in {self.folder}: {reason(error)}; what is new is lost at the end")
+            self._fails = True
 
     def _name(self, identity: str, owner: str | None) -> str:
         if not _IDENTITY.fullmatch(identity):

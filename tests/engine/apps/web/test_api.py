@@ -300,6 +300,27 @@ def test_review_survives_a_killed_server_and_goes_on(tmp_path: Path) -> None:
         assert states(server) == {} and not list((tmp_path / "wavefront" / "reviews").iterdir())
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs another process's limits")
+def test_full_disk_ends_no_request_and_loses_no_game(tmp_path: Path) -> None:
+    with web(data=tmp_path) as server:
+        process, where, game = (
+            psutil.Process(server.process.pid),
+            "/api/v1/games/a-first-game",
+            {"state": "1. e4"},
+        )
+        usual = process.rlimit(psutil.RLIMIT_FSIZE)
+        process.rlimit(psutil.RLIMIT_FSIZE, (0, usual[1]))
+        assert server.ask("PUT", where, game).status == 204
+        assert server.get(where).data["state"] == "1. e4"
+        assert server.post("review", {"pgn": SCHOLARS, "nodes": 5}).status == 202
+        assert not list(tmp_path.rglob("*.json"))
+        process.rlimit(psutil.RLIMIT_FSIZE, usual)
+        assert server.ask("PUT", where, game).status == 204
+        assert b"1. e4" in next(tmp_path.rglob("games/*.json")).read_bytes()
+        assert server.process.stderr is not None
+        assert "games: File too large; what is new is lost at the end" in server.process.stderr.readline()
+
+
 def test_review_grows_and_keeps_its_searches_when_it_stops(server: Web) -> None:
     identity = server.post("review", {"pgn": "1. f3 e5 2. g4 d6 *", "nodes": 25_000}).data["id"]
     where = f"/api/v1/review/{identity}"
@@ -316,7 +337,7 @@ def test_review_grows_and_keeps_its_searches_when_it_stops(server: Web) -> None:
 async def test_review_has_an_end_and_a_line_in_the_log_whatever_fails() -> None:
     log: list[str] = []
     # Without a pool each step fails by an error that nobody thought of.
-    store, limits = Store(None, 10**6, 10**6), ClientLimits(ApiSettings())
+    store, limits = Store(None, 10**6, 10**6, print), ClientLimits(ApiSettings())
     reviews = Reviews(cast(SearchPool, None), Options(), log.append, 10, store, limits)
     job = StoredReview("an-identity", "me", "", SCHOLARS, 5)
     await reviews.start(job, "me", job.sources())
