@@ -62,7 +62,7 @@ START_S = 120.0
 EXIT_TIMEOUT_S = 30.0
 SAMPLE_S = 0.5
 MOST_GROWTH = 0.5
-TROUBLES = ("attacks", "administration", "page", "engines", "web", "lichess", "disk")
+TROUBLES = ("attacks", "administration", "page", "engines", "disk", "web", "lichess")
 LEAST_MINUTES = 5.0
 """Minimum length of a soak for a verdict about memory growth."""
 
@@ -222,9 +222,10 @@ class Soak:
             "administration": Administration(service.ipc, service.process, files, 5.0 * pace),
             "page": Page(service.page_port, 1.0),
             "engines": KilledEngines(service.tcp, folder, 15.0 * pace),
+            # Before the web server, which ends when it stops.
+            "disk": FullDisk({"evaluator": service.process.pid, "web": users.pid}, 10.0 * pace),
             "web": users,
             "lichess": Lichess(service.ipc, folder, 5.0 * pace),
-            "disk": FullDisk({"evaluator": service.process.pid, "web": users.pid}, 10.0 * pace),
         }
         assert [*troubles] == [*TROUBLES]
         self._troubles = [trouble for name, trouble in troubles.items() if name not in without]
