@@ -120,7 +120,7 @@ def problems(rows: Sequence[dict[str, Any]], now: dict[str, str]) -> Iterator[st
 
     rows: those of figures.toml. now: the digests of what ships.
     """
-    pages = {str(page.relative_to(ROOT)): sections(page.read_text("utf-8")) for page in PAGES}
+    pages = {page.relative_to(ROOT).as_posix(): sections(page.read_text("utf-8")) for page in PAGES}
     covered = set()
     for row in rows:
         where = f"{row['page']}, section {row['section']!r}"

@@ -44,6 +44,10 @@ OTHERS = {
 flag of another command. Each with its reason."""
 
 
+FILES = {file.as_posix() for name in OURS for file in (ROOT / name).rglob("*.py")}
+"""Ours, by exact names: some systems find a module by the name of its class."""
+
+
 def flags_of(parser: argparse.ArgumentParser) -> set[str]:
     """Return the flags of a command and of its own commands."""
     own = {flag for action in parser._actions for flag in action.option_strings}
@@ -53,7 +57,9 @@ def flags_of(parser: argparse.ArgumentParser) -> set[str]:
 def file_of(module: str) -> Path | None:
     """Return the file of one of our modules."""
     path = ROOT / module.replace(".", "/")
-    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.exists()), None)
+    return next(
+        (file for file in (path.with_suffix(".py"), path / "__init__.py") if file.as_posix() in FILES), None
+    )
 
 
 @cache

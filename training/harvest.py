@@ -59,7 +59,7 @@ UNEVEN = 0.6
 """Games whose opening has a larger W − L end at once."""
 
 DECIDED, DECIDED_PLIES = 0.97, 4
-"""A game is resigned if one side's chance to win was at least this for so many plies."""
+"""A side resigns after this number of plies in which its chance to lose was at least that."""
 
 PLAYED_ON = 0.1
 """Share of the games that nobody resigns, for endings."""
@@ -110,8 +110,9 @@ class Block:
 
 @dataclass(slots=True)
 class _PolicyGame:
-    """A game in play. codes, best, share, wdl: of each move, the policy's best move, the played move's share
-    and the network's WDL of the position before it. moves: all, with those of the opening."""
+    """A game in play. moves: codes of all, with those of the opening. best, share, wdl: after the opening,
+    the policy's best move, the share of the played one, and the network's WDL of the position before it.
+    ended: how, or empty."""
 
     game: Game
     start: str
@@ -128,7 +129,7 @@ class _PolicyGame:
         self.moves.append(move_code(move))
         self.ended = self.game.result()[0]
         if self.ended == "undecided":
-            self.ended = "move limit" if len(self.moves) >= MOST_PLIES else ""
+            self.ended = "draw" if len(self.moves) >= MOST_PLIES else ""
 
     def sees(self, wdl: NDArray[np.float32]) -> bool:
         """Take the network's WDL of the position. Return False if that ends the game."""
@@ -182,19 +183,12 @@ def _opened(random: Random, openings: Sequence[Opening]) -> _PolicyGame:
     fen, book = (opening.fen, opening.moves[: plies // 2]) if random.random() < 0.5 else (None, ())
     game = Game(fen, True)  # Castling is king takes rook, as in shards.
     line = _PolicyGame(game, game.fen(), [], resigns=random.random() >= PLAYED_ON)
-    if not book or Game(fen).fen() == game.fen():
-        for move in book:
-            line.play(_of_960(game, move))
+    for move in book:
+        game.push_uci(move)
+    line.moves = [move_code(move) for move in game.moves()]
     while len(line.moves) < plies and not line.ended:
         line.play(random.choice(game.legal_moves()))
     return line
-
-
-def _of_960(game: Game, move: str) -> str:
-    """Return a move of a standard game with castling as king takes rook."""
-    after = Game(game.fen(), True)
-    after.push_uci(move)
-    return after.moves()[-1]
 
 
 def _chosen(line: _PolicyGame, one_of: int, random: Random) -> Iterator[int]:
@@ -220,14 +214,14 @@ def _sample(line: _PolicyGame, ply: int, number: int) -> Columns:
     legal = start.legal_moves()
     policy = np.full(len(legal), NO_SHARE, np.uint8)
     policy[legal.index(uci_move(line.best[index]))] = 0
-    value = {"white_won": 1, "black_won": 0, "draw": 2}.get(line.ended, 3)
-    won = {1: (255, 0), 0: (0, 255)}.get(value, (0, 0))
-    known = value != 3 and not (line.resigns and line.decided >= DECIDED_PLIES)
+    result = {"white_won": 1, "black_won": 0, "draw": 2}[line.ended]
+    won = {1: (255, 0), 0: (0, 255), 2: (0, 0)}[result]
+    known = line.game.result()[0] != "undecided"  # Neither resigned nor cut.
     return {
         "fens": np.frombuffer(fen.encode(), np.uint8),
         "plies": np.array([ply - begin + 1], np.uint16),
         "prefix": np.array([ply - begin], np.uint16),
-        "results": np.array([value], np.uint8),
+        "results": np.array([result], np.uint8),
         "chess960": np.ones(1, np.uint8),
         "moves": np.array(line.moves[begin : ply + 1], np.uint16),
         "number": np.array([number], np.uint32),

@@ -28,7 +28,7 @@ from protocol import EvaluatorClient
 from protocol.errors import EvaluatorTimeout, LoadFailed
 
 ADMIN_S = 120.0
-"""Time limit of a step: a reload of all reads, rounds and opens two real networks beside everything else."""
+"""Time limit of a step: a reload of all reads, rounds and opens two real networks while all clients ask."""
 
 PAGE_S = 10.0
 SILENT_CONNECTIONS = 80

@@ -7,12 +7,14 @@ python -m benchmarks.strength.review_marks --judge games.pgn --judged judged.jso
 
 The first command reviews the quoted half of the judged games (GAMES, checked by DIGEST) and prints the
 figures with Wilson intervals of 95 %. Flags after `--` go to `wavefront review`, such as `--backend gpu`. A
-stopped run resumes in the folder of --output. The judge is Debian's Stockfish 15.1: 1,000,000 nodes before
-and after each move, table cleared, and its own win, draw and loss.
+stopped run resumes in the folder of --output. The judge is Debian's Stockfish 15.1, table cleared, with
+its own win, draw and loss. It had 1,000,000 nodes before and after each move of GAMES; new games get NODES or
+MORE_NODES.
 
 Games of people: 57 of lichess (CC0; ratings 900 to 2000, not lost on time, from 3 minutes on), 9 of Mackenzie
-(1862 to 1887) and 9 tournament games. 65 games are made by the MANIFEST, whose moves depend on Stockfish's
-clock as random seed, so they are kept here. The judge reached 140 of 223 games, most decided ones first.
+(1862 to 1887) and 9 tournament games. 65 games are of the manifest of commit
+d971ab93; their moves depend on Stockfish's clock as random seed, so they are kept here. The judge reached 140
+of 223 games, most decided ones first.
 """
 
 from __future__ import annotations

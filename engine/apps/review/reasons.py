@@ -78,7 +78,7 @@ class BoardLine:
         return None
 
     def ends_ahead(self, ply: int) -> bool:
-        """Return True if the line goes on after a ply, and the attacker has won something at its end,
+        """Return True if the line has moves after a ply, and the attacker has won something at its end,
         whatever can be taken there."""
         last = self.boards[-1]
         loses = 0 if last.turn is self.attacker else max(0, best_capture(last))

@@ -82,8 +82,9 @@ class Loader:
     def load_all(
         self, wanted: Sequence[tuple[str | Path | None, str, str]], *, taken: Collection[str] = ()
     ) -> list[ServedNetwork]:
-        """Load files and open them on every device. A network with the same content and heads as an open one
-        is that one. Files are read and opened concurrently; each network is then measured alone.
+        """Load files and open them on every device. Files with the same content and heads, or those of an
+        open network, share one network. Files are read and opened concurrently; then each network is measured
+        alone.
 
         wanted: path, policy head and value head; path "" for `shipped_network`, None for backends without a
         network. taken: names that they must not get, in addition to those of other networks. Raises
