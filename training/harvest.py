@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -38,11 +38,15 @@ from engine.apps.shards import (
 from engine.evaluation.errors import NoEvaluatorError
 from engine.options import Options
 from engine.search.pool import SearchPool
+from engine.workers import MAX_WORKERS
 from engine.workers.executor import LocalExecutor, Log, WorkerContext
 from protocol import POSITION_DTYPE
 from protocol.common.files import write_atomically
 from protocol.common.folders import expanded
 from protocol.common.printing import failing_as
+from protocol.common.processors import usable_processors
+from protocol.common.settings.sources import read_document
+from protocol.common.settings.spec import SettingsGroup, setting
 from training.data.packed import pack_positions
 from training.errors import TrainingError
 from training.evaluation import EncodedRows, Evaluation
@@ -73,23 +77,47 @@ HELD_OUT = 64
 
 
 @dataclass(frozen=True, slots=True)
+class HarvestSettings(SettingsGroup):
+    """Settings of a harvest."""
+
+    games: int = setting(
+        100_000,
+        f"number of games, in blocks of {GAMES_A_BLOCK}; a later run plays missing blocks",
+        low=1,
+        high=10**9,
+    )
+    seed: int = setting(1, "random seed of openings, moves and the choice of positions", high=2**31)
+    one_of: int = setting(8, "plies of which one position is kept", low=1, high=MOST_PLIES)
+    temperature: float = setting(0.7, "temperature of the policy that plays", low=0.01, high=100)
+    workers: int = setting(
+        0, "processes that play; 0: three quarters of the processors", high=MAX_WORKERS, zero="auto"
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Harvest:
-    """Settings. addresses: of evaluators, which take turns by blocks. network: its name there; empty: their
-    first one. games: their number, rounded up to blocks. one_of: plies of which one position is taken.
-    temperature: of the policy that plays."""
+    """What to play. addresses: of evaluators, which take turns by blocks. network: its name there; empty:
+    their first one. digest: SHA-256 of its file, if known."""
 
     addresses: tuple[str, ...]
     output: str
+    settings: HarvestSettings = HarvestSettings()
     network: str = ""
-    games: int = 100_000
-    seed: int = 1
-    one_of: int = 8
-    temperature: float = 0.7
+    digest: str = ""
     games_a_block: int = GAMES_A_BLOCK
 
     @property
     def blocks(self) -> int:
-        return -(-self.games // self.games_a_block)
+        return -(-self.settings.games // self.games_a_block)
+
+    @property
+    def manifest(self) -> Path:
+        return expanded(self.output) / "manifest.toml"
+
+    def recipe(self) -> dict[str, object]:
+        """Return what the games depend on. A folder holds games of one recipe."""
+        names = ("seed", "one_of", "temperature")
+        return {"network": self.digest} | {name: getattr(self.settings, name) for name in names}
 
     def files(self, block: int) -> tuple[Path, Path]:
         """Return the shards of a block: to train on, and held out."""
@@ -147,7 +175,8 @@ class _PolicyGame:
 
 def played(number: int, harvest: Harvest, openings: Sequence[Opening], evaluation: Evaluation) -> Block:
     """Play a block of games. Raises NoEvaluatorError and TrainingError."""
-    random = Random(f"harvest {harvest.seed} {number}")
+    settings = harvest.settings
+    random = Random(f"harvest {settings.seed} {number}")
     chance = np.random.default_rng(random.getrandbits(64))
     lines = [_opened(random, openings) for _ in range(harvest.games_a_block)]
     network = evaluation.network
@@ -159,7 +188,7 @@ def played(number: int, harvest: Harvest, openings: Sequence[Opening], evaluatio
         start = offsets[:-1].astype(np.int64)
         best, share = _largest(logits, start), _shares(logits, start)
         noise = chance.gumbel(size=len(logits))
-        chosen = _largest(logits / harvest.temperature + noise, start)
+        chosen = _largest(logits / settings.temperature + noise, start)
         for row, line in enumerate(going):
             if line.sees(wdl[row]):
                 legal = line.game.legal_moves()
@@ -172,8 +201,8 @@ def played(number: int, harvest: Harvest, openings: Sequence[Opening], evaluatio
     for index, line in enumerate(lines):
         game = number * harvest.games_a_block + index
         into = taken if game % HELD_OUT else held_out
-        into += [_sample(line, ply, game) for ply in _chosen(line, harvest.one_of, random)]
-    source = f"games of the policy of {network.content_hash or network.name}, seed {harvest.seed}"
+        into += [_sample(line, ply, game) for ply in _chosen(line, settings.one_of, random)]
+    source = f"games of the policy of {network.content_hash or network.name}, seed {settings.seed}"
     files = [shard_bytes(shard_of(each, source)) if each else b"" for each in (taken, held_out)]
     return Block(number, files[0], files[1], len(taken))
 
@@ -292,22 +321,36 @@ class HarvestCampaign(Campaign[Block, Block]):
     """Writes the shards of each block. A later run plays the missing blocks. positions: to
     train on, of this run. step: called with the number of a block's games."""
 
-    def __init__(self, harvest: Harvest, workers: int, step: Callable[[int], None]) -> None:
+    def __init__(self, harvest: Harvest, step: Callable[[int], None]) -> None:
+        workers = harvest.settings.workers or max(1, usable_processors() * 3 // 4)
         super().__init__(range(harvest.blocks), workers=workers)
         self._harvest, self._step = harvest, step
         self.positions = 0
 
     async def prepare(self, note: Log) -> None:
         openings = await asyncio.to_thread(
-            read_openings, OpeningSettings(), MOST_OPENINGS, seed=self._harvest.seed, report=note
+            read_openings, OpeningSettings(), MOST_OPENINGS, seed=self._harvest.settings.seed, report=note
         )
         self.job = HarvestJob(self._harvest, tuple(openings))
 
     def open(self, **_: object) -> set[int]:
-        """Return the blocks that are there. Raises TrainingError."""
+        """Return the blocks that are there. Raises TrainingError, also for games of another recipe."""
+        manifest, recipe = self._harvest.manifest, self._harvest.recipe()
         with failing_as(TrainingError, f"cannot write in {self._harvest.output}"):
             for file in self._harvest.files(0):
                 file.parent.mkdir(parents=True, exist_ok=True)
+            if not manifest.exists():
+                write_atomically(manifest, _toml(recipe))
+        found = read_document(manifest)
+        changed = [
+            f"{name}: {found.get(name)} -> {recipe[name]}"
+            for name in recipe
+            if found.get(name) != recipe[name]
+        ]
+        if changed:
+            raise TrainingError(
+                f"{self._harvest.output} holds other games ({'; '.join(changed)}); use another folder"
+            )
         there = {block for block in self.numbers if self._harvest.files(block)[0].exists()}
         self._step(len(there) * self._harvest.games_a_block)
         return there
@@ -321,20 +364,23 @@ class HarvestCampaign(Campaign[Block, Block]):
                 write_atomically(train, game.taken, durable=True)  # Last: the block is there now.
         return game
 
-    def manifest(self, network: str) -> str:
-        """Return what made the shards and what they hold, in TOML. network: its SHA-256."""
-        harvest, folder = self._harvest, expanded(self._harvest.output)
-        made: dict[str, object] = {"network": network}
-        made |= {name: getattr(harvest, name) for name in ("games", "seed", "one_of", "temperature")}
+    def describe(self) -> None:
+        """Write what made the shards and what they hold. Raises TrainingError."""
+        made = self._harvest.recipe()
         for kind in ("train", "heldout"):
-            files = sorted((folder / kind).glob(f"*{SUFFIX}"))
+            files = sorted((self._harvest.manifest.parent / kind).glob(f"*{SUFFIX}"))
             made[f"{kind}_positions"] = sum(int(read_header(file)["positions"]) for file in files)
             digest = hashlib.sha256()
             for file in files:
                 digest.update(file.read_bytes())
             made[f"{kind}_sha256"] = digest.hexdigest()
-        return "".join(f"{name} = {json.dumps(value)}\n" for name, value in made.items())
+        with failing_as(TrainingError, f"cannot write {self._harvest.manifest}"):
+            write_atomically(self._harvest.manifest, _toml(made))
 
     def count(self, entry: Block) -> None:
         self.positions += entry.positions
         self._step(self._harvest.games_a_block)
+
+
+def _toml(values: Mapping[str, object]) -> bytes:
+    return "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items()).encode()

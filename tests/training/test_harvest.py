@@ -4,6 +4,7 @@
 import asyncio
 import tomllib
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +16,15 @@ from engine.apps.shards.shard_coding import NO_SHARE, wdl_of
 from engine.options import Options
 from tests.engine.network_operator import operated
 from training.data.reading import encoded_positions
+from training.errors import TrainingError
 from training.evaluation import EncodedRows, Evaluation
-from training.harvest import HELD_OUT, Harvest, HarvestCampaign
+from training.harvest import HELD_OUT, Harvest, HarvestCampaign, HarvestSettings
 
 pytestmark = pytest.mark.integration
 
 
 def harvested(harvest: Harvest) -> HarvestCampaign:
-    campaign = HarvestCampaign(harvest, 1, lambda games: None)
+    campaign = HarvestCampaign(harvest, lambda games: None)
     asyncio.run(campaign.run(QuietView(lambda text: None)))
     return campaign
 
@@ -31,7 +33,8 @@ def test_harvest_keeps_few_positions_of_each_game(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("training.harvest.MOST_PLIES", 90)
     with operated(tmp_path / "evaluator") as operator:
         address = operator.evaluator.address
-        harvest = Harvest((address,), str(tmp_path / "out"), games=12, games_a_block=6, one_of=20)
+        settings = HarvestSettings(games=12, one_of=20, workers=1)
+        harvest = Harvest((address,), str(tmp_path / "out"), settings, digest="abc", games_a_block=6)
         campaign = harvested(harvest)
         taken, held_out = (read_shard(path) for path in harvest.files(0))
         assert campaign.positions == taken.positions + read_shard(harvest.files(1)[0]).positions > 20
@@ -47,9 +50,13 @@ def test_harvest_keeps_few_positions_of_each_game(tmp_path: Path, monkeypatch: p
         stored = np.flatnonzero(taken.columns["policy"] != NO_SHARE)
         assert len(stored) == len(best)
         assert np.mean(stored == best) > 0.95  # A repetition before the kept history is lost.
-        found = tomllib.loads(campaign.manifest("abc"))
+        campaign.describe()
+        found = tomllib.loads(harvest.manifest.read_text())
         assert (found["network"], found["train_positions"]) == ("abc", campaign.positions)
         assert harvested(harvest).positions == 0  # All blocks are there.
-        again = Harvest((address,), str(tmp_path / "again"), games=6, games_a_block=6, one_of=20)
+        with pytest.raises(TrainingError, match="seed: 1 -> 2"):
+            harvested(replace(harvest, settings=replace(settings, seed=2)))
+        fewer = replace(settings, games=6)
+        again = replace(harvest, output=str(tmp_path / "again"), settings=fewer)
         harvested(again)
         assert again.files(0)[0].read_bytes() == harvest.files(0)[0].read_bytes()
