@@ -23,8 +23,8 @@ from evaluator.backends.gpu.plan.products.linear_layer import Linear
 from evaluator.backends.gpu.plan.program import Argument, Buffer, Launch, Matrix, PlanError, WordTable
 from evaluator.network.spec import Activation, FloatArray, LayerNorm
 
-MAX_POSITIONS = 8
-"""Limit of the kernel. From 4 on, many launches are as fast on an H200, and it spills registers."""
+MAX_POSITIONS, MOST_CHANNELS = 8, 2048
+"""Limits of the kernel, and of positions times channels: above, many launches are as fast on an H200."""
 
 _WAVES, _PHASES, _SQUARES = 8, 8, 4
 _SUM_GAP = 8
@@ -128,8 +128,6 @@ class Encoders:
         Raises PlanError for what the kernel does not support."""
         if builder.target.matrix_unit(builder.precision) is MatrixUnit.FMA:
             raise PlanError("the persistent kernel wants a matrix unit")
-        if builder.positions > MAX_POSITIONS:
-            raise PlanError(f"the persistent kernel takes at most {MAX_POSITIONS} positions")
         self._b = builder
         if form.pairs and (builder.target.name != "sm_90" or blocks < 2):
             raise PlanError("pairs of blocks want clusters")
@@ -143,6 +141,8 @@ class Encoders:
         """Append the launch. end: the last layer's second norm. x: the embedded board; the result is another
         buffer of that shape. Raises PlanError."""
         b = self._b
+        if b.positions * x.width > MOST_CHANNELS:
+            raise PlanError(f"many launches are as fast for {b.positions} positions of {x.width} channels")
         self._width = x.width
         if len({repr(self._constants(layer, x)) for layer in layers}) != 1:
             raise PlanError("the persistent kernel wants encoders of one shape")

@@ -13,6 +13,7 @@ from evaluator.backends.gpu.driver.target import Precision, Target
 from evaluator.backends.gpu.plan import bodies, heads
 from evaluator.backends.gpu.plan.builder import ProgramBuilder
 from evaluator.backends.gpu.plan.layers import PackedLayers
+from evaluator.backends.gpu.plan.persistent import MAX_POSITIONS
 from evaluator.backends.gpu.plan.persistent_form import USUAL, PersistentForm, forms_for
 from evaluator.backends.gpu.plan.products.linear_layer import Linear
 from evaluator.backends.gpu.plan.program import Launch, PlanError, Program
@@ -82,7 +83,7 @@ class Plan:
 
     def _persistent_program(self, positions: int, form: PersistentForm) -> Program | None:
         rounded = self.packed is not None or self.network_of(positions) is self.rounded
-        if not self.blocks or positions > form.most_positions or rounded:
+        if not self.blocks or positions > MAX_POSITIONS or rounded:
             return None
         try:
             program = self._program(positions, blocks=self.blocks, form=form)

@@ -71,7 +71,7 @@ def is_persistent(program: Program) -> bool:
         (SHAPES["tiny-attention"], 1, USUAL),
         (WITHOUT_SMOLGEN, 1, USUAL),
         (UNEVEN, 2, USUAL),
-        (WITH_SMOLGEN, 1, LOGITS_IN_ATTENTION),
+        (WITH_SMOLGEN, 8, LOGITS_IN_ATTENTION),
         (UNEVEN, 2, LOGITS_IN_ATTENTION),
     ],
 )
@@ -162,11 +162,11 @@ def test_pairs_are_clusters_of_two(target: Target, blocks: int, expected: int | 
         assert launch.grid[0] == launch.together == expected
 
 
-def test_a_hopper_measures_two_forms_of_one_position() -> None:
+def test_a_hopper_measures_two_forms() -> None:
     network = random_network(replace(WITH_SMOLGEN, heads=4))
     for target, blocks, positions, forms in (
         (nvidia_target(9, 0), 132, 1, 2),
-        (nvidia_target(9, 0), 132, 2, 1),
+        (nvidia_target(9, 0), 132, 2, 2),
         (nvidia_target(9, 0), 64, 1, 1),
         (nvidia_target(8, 0), 108, 1, 1),
     ):
@@ -185,18 +185,13 @@ def test_a_hopper_measures_two_forms_of_one_position() -> None:
         assert len(set(tables)) == forms  # each finds its weights by a table of its own
 
 
-def test_a_form_may_take_more_positions() -> None:
+@pytest.mark.parametrize(("channels", "most"), [(256, 8), (512, 4), (1024, 2)])
+def test_fewer_positions_have_one_launch_when_the_network_is_wide(channels: int, most: int) -> None:
     target = nvidia_target(9, 0)
-    plan = Plan(
-        random_network(WITH_SMOLGEN),
-        target,
-        Precision.FP16,
-        model_chooser(target, Precision.FP16, 132),
-        blocks=132,
-    )
-    assert not plan.persistent_programs(4)
-    wider = replace(plan, form=PersistentForm(most_positions=8))
-    assert [bool(wider.persistent_programs(size)) for size in (4, 8, 9)] == [True, True, False]
+    network = random_network(replace(WITHOUT_SMOLGEN, width=channels, heads=channels // 32, layers=1))
+    chooser = model_chooser(target, Precision.FP16, 132)
+    plan = Plan(network, target, Precision.FP16, chooser, blocks=132)
+    assert [size for size in range(1, 12) if plan.persistent_programs(size)] == [*range(1, most + 1)]
 
 
 @pytest.mark.parametrize("form", [LOGITS_IN_ATTENTION, PAIRS_AND_LOGITS])
