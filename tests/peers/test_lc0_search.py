@@ -6,9 +6,12 @@ WAVEFRONT_LC0_POSITIONS says how many; the run of all 2,000 is in docs/lab/searc
 """
 
 import ctypes
+import functools
+import hashlib
 import importlib.metadata
 import math
 import os
+import platform
 import random
 import re
 import subprocess
@@ -16,6 +19,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import chess
@@ -73,35 +77,43 @@ class Found:
 
 
 class Program:
-    """A UCI engine that prints statistics of moves as lc0 does."""
+    """A UCI engine that prints statistics of moves as lc0 does. It starts with its first search."""
 
     def __init__(self, command: Sequence[str], options: dict[str, Any]) -> None:
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        for name, value in options.items():
-            self._say(f"setoption name {name} value {value}")
+        self._command = command
+        self._options = [f"setoption name {name} value {value}" for name, value in options.items()]
 
-    def _say(self, line: str) -> None:
-        assert self._process.stdin
-        self._process.stdin.write(line + "\n")
-        self._process.stdin.flush()
+    @functools.cached_property
+    def _process(self) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        print(*self._options, sep="\n", file=process.stdin, flush=True)
+        return process
+
+    def answer(self, asked: str) -> str:
+        """Return what the program prints for a `go`, to its `bestmove`."""
+        assert self._process.stdout
+        print("ucinewgame", asked, sep="\n", file=self._process.stdin, flush=True)
+        lines = []
+        for line in self._process.stdout:
+            lines.append(line)
+            if line.startswith("bestmove"):
+                return "".join(lines)
+        raise AssertionError(f"{self._command[0]} ended at {asked}")
 
     def search(self, start: str, moves: Sequence[str], nodes: int) -> Found:
-        assert self._process.stdout
-        self._say(f"ucinewgame\nposition fen {start} moves {' '.join(moves)}\ngo nodes {nodes}")
         board, rows = chess.Board(start), dict[str, tuple[int, float]]()
         for move in moves:
             board.push_uci(move)
         info = ""
-        for line in self._process.stdout:
+        asked = f"position fen {start} moves {' '.join(moves)}\ngo nodes {nodes}"
+        for line in self.answer(asked).splitlines():
             if line.startswith("info depth"):
                 info = line
             elif row := re.match(r"info string (\S+) .*N: +(\d+) .*\(Q: +([-\d.]+)\)", line):
                 move = row[1] if row[1] == "node" else board.parse_uci(row[1]).uci()  # lc0 castles e1h1
                 rows[move] = int(row[2]), float(row[3])
-            elif line.startswith("bestmove"):
-                break
         visits, q = rows.pop("node")
         best = board.parse_uci(line.split()[1]).uci()
         depth, seldepth = (int(re.findall(rf" {name} (\d+)", info)[0]) for name in ("depth", "seldepth"))
@@ -109,7 +121,31 @@ class Program:
         return Found({move: row[0] for move, row in rows.items()}, values, q, depth, seldepth, visits, best)
 
     def close(self) -> None:
-        self._process.communicate("quit\n", 30)
+        if "_process" in vars(self):
+            self._process.communicate("quit\n", 30)
+
+
+class Lc0(Program):
+    """The program lc0. One thread searches, so that an answer depends on the question, the options, the files
+    and the CPU alone. The folder of WAVEFRONT_TEST_CACHE keeps it under the digest of all of these."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        super().__init__([LC0_PROGRAM], options)
+        files = [Path(LC0_PROGRAM), *(value for value in options.values() if isinstance(value, Path))]
+        (cpu, *_) = re.findall(r"^flags\b.*", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        digests = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+        self._given = "\n".join([*digests, cpu, *platform.libc_ver(), *self._options])
+
+    def answer(self, asked: str) -> str:
+        if not (folder := os.environ.get("WAVEFRONT_TEST_CACHE")):
+            return super().answer(asked)
+        kept = Path(folder, "lc0", hashlib.sha256(f"{self._given}\n{asked}".encode()).hexdigest())
+        if not kept.exists():
+            found = super().answer(asked)
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            kept.with_suffix(f".{os.getpid()}").write_text(found)
+            kept.with_suffix(f".{os.getpid()}").replace(kept)
+        return kept.read_text()
 
 
 class Trivial:
@@ -241,7 +277,7 @@ def random_lines(count: int) -> Iterator[list[str]]:
 
 @pytest.mark.timeout(3600)
 def test_random_positions_get_the_visits_of_lc0() -> None:
-    trivial, program = Trivial(), Program([LC0_PROGRAM], TRIVIAL)
+    trivial, program = Trivial(), Lc0(TRIVIAL)
     pair = Pair(program, trivial)
     found: Counter[str] = Counter()
     for moves in random_lines(POSITIONS):
@@ -265,7 +301,7 @@ def test_random_positions_get_the_visits_of_lc0() -> None:
 def test_openings_are_searched_as_by_lc0() -> None:
     network = {"WeightsFile": REPOSITORY / "evaluator" / "networks" / "wavefront-cpu.pb.gz"}
     lines = read_openings(OpeningSettings(), max(3, POSITIONS * 12 // 2000), seed=74)
-    theirs = Program([LC0_PROGRAM], LC0 | network | {"Backend": "eigen"})
+    theirs = Lc0(LC0 | network | {"Backend": "eigen"})
     command = [sys.executable, str(REPOSITORY / "run_engine.py")]
     ours = Program(command, OURS | network | {"Backend": "onnx:int8=false"})
     shares = []
