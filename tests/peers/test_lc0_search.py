@@ -111,7 +111,7 @@ class Program:
         for line in self.answer(asked).splitlines():
             if line.startswith("info depth"):
                 info = line
-            elif row := re.match(r"info string (\S+) .*N: +(\d+) .*\(Q: +([-\d.]+)\)", line):
+            elif row := re.match(r"info string (\S+) .*N: +(\d+) .*\(Q: +(\S+)\)", line):
                 move = row[1] if row[1] == "node" else board.parse_uci(row[1]).uci()  # lc0 castles e1h1
                 rows[move] = int(row[2]), float(row[3])
         visits, q = rows.pop("node")
@@ -195,9 +195,9 @@ class Trivial:
         loss = np.float32(self._exp(float(total * np.float32(-10))))
         return np.float32(2) / (np.float32(1) + loss) - np.float32(1)
 
-    def search(self, moves: Sequence[str], visits: int) -> Tree:
+    def search(self, moves: Sequence[str], visits: int, **params: object) -> Tree:
         """Return our tree after `visits` visits, without moves left and with priors as lc0 rounds them."""
-        tree = new_tree(game(moves=moves), moves_left_max_effect=0.0, solves_endings=False, **EXACT)
+        tree = new_tree(game(moves=moves), moves_left_max_effect=0.0, solves_endings=False, **EXACT, **params)
         batch = Batch(1)
         while tree.root_info().visits < visits:
             result = tree.collect(batch, 1, 1)
@@ -220,14 +220,19 @@ class Trivial:
 class Pair:
     """Both searches of positions after moves from the start."""
 
-    def __init__(self, program: Program, trivial: Trivial) -> None:
-        self._program = program
-        self._trivial = trivial
+    def __init__(self) -> None:
+        options = {draws: TRIVIAL | {"TwoFoldDraws": str(draws).lower()} for draws in (True, False)}
+        self._programs = {draws: Lc0(each) for draws, each in options.items()}
+        self._trivial = Trivial()
 
-    def both(self, moves: Sequence[str], nodes: int) -> tuple[Found, Tree]:
+    def close(self) -> None:
+        for program in self._programs.values():
+            program.close()
+
+    def both(self, moves: Sequence[str], nodes: int, *, two_fold_draws: bool = True) -> tuple[Found, Tree]:
         """A last visit without an evaluation may be lc0's one more: ours makes it, too."""
-        theirs = self._program.search(chess.STARTING_FEN, moves, nodes)
-        return theirs, self._trivial.search(moves, theirs.nodes)
+        theirs = self._programs[two_fold_draws].search(chess.STARTING_FEN, moves, nodes)
+        return theirs, self._trivial.search(moves, theirs.nodes, two_fold_draws=two_fold_draws)
 
     def reason(self, moves: list[str], nodes: int) -> str:
         """Why both differ: `tie`, a choice between equal scores at the end of the line with a difference, or
@@ -246,7 +251,9 @@ class Pair:
             return "tie" if spread < CLOSE else "mean" if theirs.nodes > high and spread < IMPRECISE else ""
         visited = [child for child in tree.children() if child.visits]
         child = max(visited, key=lambda child: abs(child.value - theirs.values[child.move]))
-        if theirs.nodes > high and same(theirs, tree, IMPRECISE):
+        if same(theirs, tree, IMPRECISE) and (
+            theirs.nodes > high or same(*self.both(moves, high, two_fold_draws=False))
+        ):
             return "mean"
         return self.reason([*moves, child.move], child.visits)
 
@@ -277,8 +284,7 @@ def random_lines(count: int) -> Iterator[list[str]]:
 
 @pytest.mark.timeout(3600)
 def test_random_positions_get_the_visits_of_lc0() -> None:
-    trivial, program = Trivial(), Lc0(TRIVIAL)
-    pair = Pair(program, trivial)
+    pair = Pair()
     found: Counter[str] = Counter()
     for moves in random_lines(POSITIONS):
         theirs, tree = pair.both(moves, NODES)
@@ -292,7 +298,7 @@ def test_random_positions_get_the_visits_of_lc0() -> None:
             reason = pair.reason(moves, NODES)
             found[reason] += 1
             assert reason, moves
-    program.close()
+    pair.close()
     print(f"{POSITIONS} positions: {dict(found)}")
     assert found["same"] > 0.6 * POSITIONS
 
