@@ -20,6 +20,7 @@ LOOP = ["evaluator/core/device_batch.cc", "evaluator/core/request.cc", "evaluato
 MEMORY, THREADS = "address,undefined", "thread"
 SHIPPED = {
     "transposition_visits": 16,
+    "subtree_value_bias": 0.6,
     "value_choice_share": 0.2,
     "value_choice_deviations": 2.0,
     "solves_endings": True,
@@ -41,7 +42,7 @@ def program(path: Path, main: str, patterns: list[str], includes: list[Path], sa
 @pytest.mark.parametrize(
     ("main", "patterns", "includes", "sanitizers", "rounds", "kinds"),
     [
-        ("engine/core/tree/fuzz.cc", TREE, [ENGINE], MEMORY, 60, 15),
+        ("engine/core/tree/fuzz.cc", TREE, [ENGINE], MEMORY, 60, 17),
         *(
             (main, patterns, includes, sanitizers, rounds, kinds)
             for main, patterns, includes, rounds, kinds in (

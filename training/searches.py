@@ -49,6 +49,7 @@ SEARCHES = Options(
     look_ahead=0,
     visits_per_position=4,
     in_flight_factor=0.0,
+    subtree_value_bias=0.0,
 )
 """Options of the searches: those of play, with batches for throughput. Its constants find better moves than
 those of self-play (docs/lab/training.md).

@@ -12,7 +12,7 @@ from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from engine.options.flags import engine_flags, options_of_arguments
+from engine.options.flags import RUN_FLAGS, engine_flags, options_of_arguments
 from protocol.common.commands import Declared
 
 if TYPE_CHECKING:
@@ -38,10 +38,7 @@ POSITIONS = (
 """Openings, middle games and endgames, most with about 35 legal moves."""
 
 OPTIONS = (
-    "weights",
-    "backend",
-    "evaluator",
-    "threads",
+    *RUN_FLAGS,
     "policy_head",
     "value_head",
     "batches_in_flight",

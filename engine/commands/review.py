@@ -16,7 +16,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
 
-from engine.options.flags import engine_flags, options_of_arguments
+from engine.options.flags import RUN_FLAGS, engine_flags, options_of_arguments
 from protocol.common.commands import Declared
 from protocol.common.folders import expanded
 from protocol.common.outputs import OVERWRITE
@@ -50,17 +50,7 @@ MOST_NAMES = 10
 LINES = 20
 """Maximum lines that report the progress without a terminal."""
 
-OPTIONS = (
-    "weights",
-    "backend",
-    "evaluator",
-    "threads",
-    "policy_head",
-    "value_head",
-    "history_fill",
-    "hash",
-    "syzygy_path",
-)
+OPTIONS = (*RUN_FLAGS, "policy_head", "value_head", "history_fill", "hash", "syzygy_path")
 
 
 ARGUMENTS: Declared = {

@@ -111,6 +111,7 @@ void bind_params(nb::module_& m) {
           },
           "'off', 'proven' or 'repetition'. Other values raise ValueError.")
       .def_rw("transposition_visits", &P::transposition_visits)
+      .def_rw("subtree_value_bias", &P::subtree_value_bias)
       .def_prop_rw(
           "tablebases", [](const P& p) { return p.tablebases; },
           [](P& p, std::shared_ptr<syzygy::Tablebases> tablebases) { p.tablebases = std::move(tablebases); },

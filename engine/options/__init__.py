@@ -283,6 +283,13 @@ class Options(SettingsGroup):
         "minimum visits for reusing a transposition's value; 0 disables reuse",
         (0, 32768),
     )
+    subtree_value_bias: float = _advanced(
+        "SubtreeValueBias",
+        0.6,
+        "share of the network's mean error in positions searched after the same move by which its values are "
+        "corrected; 0: off",
+        (0, 2),
+    )
     moves_left_max_effect: float = _advanced(
         "MovesLeftMaxEffect", 0.0345, "maximum change of a value by the expected length of the game", (0, 1)
     )

@@ -53,6 +53,7 @@ OURS = SEQUENTIAL | {
     "LookAhead": 0,
     "NetworkConstants": "false",
     "TranspositionVisits": 0,
+    "SubtreeValueBias": 0,
     "SyzygyPath": "<none>",
 }
 

@@ -53,7 +53,8 @@ void Tree::apply(Batch& batch, std::span<const float> logits, std::span<const fl
     Node& evaluated = *node(path.back());
     give_edges(evaluated, edges, moves, priors_);
     const Color side = leaf.path_length % 2 == 1 ? root_side : ~root_side;
-    const Value used = rescaled(value, side, params_);
+    Value used = rescaled(value, side, params_);
+    if (params_.corrects_values()) used = corrected(evaluated, leaf.bias_slot, used.q, used, true);
     evaluated.set_own_q(params_.adjusts_values() ? used.q : value.q);
     back_up(path, {-used.q, used.d, used.m}, 1);
     if (path.back() == graft_.anchor) attach_graft();
@@ -134,6 +135,7 @@ void Tree::give_edges(Node& leaf, ArenaIndex edges, std::span<const Move> moves,
   leaf.edges = edges;
   leaf.edge_count = static_cast<uint8_t>(moves.size());
   leaf.state = NodeState::kExpanded;
+  bias_record(leaf) = BiasRecord();
   if (&leaf == node(root_)) {
     update_root_edges();
     mix_root_noise();
@@ -143,6 +145,7 @@ void Tree::give_edges(Node& leaf, ArenaIndex edges, std::span<const Move> moves,
 // Completes `visits` visits in flight along a path. value: for the side that moved into the last node.
 void Tree::back_up(std::span<const ArenaIndex> path, Value value, uint32_t visits) {
   const bool keeps_spread = params_.keeps_spread(), adjusts = params_.adjusts_values();
+  const bool corrects = params_.corrects_values();
   double q = value.q, d = value.d, m = value.m;
   double gain = q * visits;  // change of the node's sum
   for (size_t i = path.size(); i-- > 0;) {
@@ -160,6 +163,10 @@ void Tree::back_up(std::span<const ArenaIndex> path, Value value, uint32_t visit
     current.wl_sum += gain;
     if (keeps_spread) set_variance(current, variance);
     if (adjusts && i + 1 < path.size()) gain += adjust(current);
+    if (corrects && visits < current.visits &&
+        bias_step(current.visits - 1) != bias_step(current.visits - visits - 1)) {
+      note_bias(current);
+    }
     const double share = static_cast<double>(visits) / current.visits;
     current.d += static_cast<float>((d - current.d) * share);
     current.m += static_cast<float>((m - current.m) * share);
@@ -182,6 +189,7 @@ void Tree::prove(std::span<const ArenaIndex> path) {
     Node& parent = *node(path[i]);
     const Node before = parent;
     if (!tighten(parent)) return;
+    if (params_.corrects_values() && parent.bounds.proven()) forget_bias(parent);
     if (params_.adjusts_values()) adjust(parent);
     tell_above(path.first(i), before, parent);
   }
@@ -223,11 +231,12 @@ void Tree::undo_two_fold(std::span<const ArenaIndex> path) {
 
 // Updates the nodes of a path after the visits and values of the last one have changed. before: the last one
 // as it was.
-void Tree::account_above(std::span<const ArenaIndex> path, Node before) const {
+void Tree::account_above(std::span<const ArenaIndex> path, Node before) {
   for (size_t i = path.size() - 1; i-- > 0;) {
     Node& parent = *node(path[i]);
     const Node parent_before = parent;
     account_for_change(parent, before, *node(path[i + 1]));
+    if (params_.corrects_values()) note_bias(parent);
     if (params_.adjusts_values() && i + 2 == path.size()) note_repetitions(parent);
     before = parent_before;
   }

@@ -12,6 +12,7 @@
 #include "chess/move.h"
 #include "encoding/encoder.h"
 #include "tree/arena.h"
+#include "tree/bias.h"
 
 namespace wavefront::tree {
 
@@ -44,6 +45,7 @@ class Batch {
     uint32_t path_offset;
     uint32_t path_length;  // nodes from the root to the leaf, both included
     uint64_t cache_key;
+    uint16_t bias_slot;
   };
   // Visits that met a position in flight. Only their in-flight counts must be undone.
   struct Collision {

@@ -307,7 +307,8 @@ Tree::Expansion Tree::expand(Batch& batch, Node& leaf) {
     batch.policy_indices_.push_back(policy_index(move, side, transform));
   }
   batch.offsets_.push_back(static_cast<uint32_t>(batch.moves_.size()));
-  batch.leaves_.push_back({batch.keep_path(path_), static_cast<uint32_t>(path_.size()), key});
+  batch.leaves_.push_back({batch.keep_path(path_), static_cast<uint32_t>(path_.size()), key,
+                           params_.corrects_values() ? bias_slot(history_) : uint16_t{0}});
   ++result_.evaluations;
   return Expansion::kQueued;
 }
@@ -316,7 +317,9 @@ Tree::Expansion Tree::expand(Batch& batch, Node& leaf) {
 void Tree::make_cached_visit(Node& leaf, Value value, uint64_t key) {
   const float network_q = value.q;
   value = rescaled(value, history_.current().side_to_move(), params_);
-  if (params_.transposition_visits > 0) take_searched_value(key, leaf.edge_count, value);
+  const float raw = value.q;
+  const bool searched = params_.transposition_visits > 0 && take_searched_value(key, leaf.edge_count, value);
+  if (params_.corrects_values()) value = corrected(leaf, bias_slot(history_), raw, value, !searched);
   leaf.set_own_q(params_.adjusts_values() ? value.q : network_q);
   back_up(path_, {-value.q, value.d, value.m}, 1);
   if (path_.back() == graft_.anchor) attach_graft();
@@ -410,11 +413,13 @@ void Tree::keep_searched_value(const Node& searched, uint32_t visits) {
                        {-searched.q(), searched.d, searched.visits});
 }
 
-void Tree::take_searched_value(uint64_t key, size_t moves, Value& value) const {
+// Returns true if the cache has a searched value with enough visits, which replaces the network's.
+bool Tree::take_searched_value(uint64_t key, size_t moves, Value& value) const {
   const SearchedValue searched = cache_.searched(key, moves);
-  if (searched.visits < static_cast<uint32_t>(params_.transposition_visits)) return;
+  if (searched.visits < static_cast<uint32_t>(params_.transposition_visits)) return false;
   value.q = searched.q;
   value.d = searched.d;
+  return true;
 }
 
 float Tree::draw_score_for_mover() const {

@@ -2,7 +2,7 @@
 // The file of a saved tree. All numbers are little endian.
 //
 //   magic       8 bytes: 89 "WFTREE" 0A
-//   version     32 bits: 1
+//   version     32 bits: 2
 //   settings    32 bits: number; then a name and a value each: texts with a 32-bit length
 //   note        text of the caller
 //   start       text: FEN of the game's start; 8 bits: Chess960
@@ -16,8 +16,8 @@
 //
 //   A node: wl_sum 64 bits, d 32, m 32, visits 32; state 3 bits and age in epochs 5 bits; bounds 8 bits
 //   (lower + 1: 2 bits, upper + 1: 2, by_tables, can_repeat); own 16 bits, spread 16.
-//   An expanded node: number of edges 8 bits, child slots 8 bits, edges 32 bits each; a bit for each slot
-//   that has a node. A two-fold repetition: repeated_after 32 bits.
+//   An expanded node: number of edges 8 bits, child slots 8 bits, edges 32 bits each; its BiasRecord 64
+//   bits; a bit for each slot that has a node. A two-fold repetition: repeated_after 32 bits.
 //
 // The order gives the structure, so the file has no references that could be wrong. Loading plays every move
 // on a board, and accepts the edges of a node only if they are the legal moves.
@@ -64,7 +64,7 @@ TreeFileHeader read_tree_file_header(const std::filesystem::path& path);
 TreeFileHeader take_header(FileReader& reader);
 
 inline constexpr uint64_t kTreeFileMagic = 0x0a'45'45'52'54'46'57'89;  // "\x89WFTREE\n"
-inline constexpr uint32_t kTreeFileVersion = 1;
+inline constexpr uint32_t kTreeFileVersion = 2;
 
 // Maximum plies from the root to a node. The search visits nodes recursively.
 inline constexpr size_t kMostTreeFilePlies = 4096;

@@ -2,6 +2,7 @@
 // Loading the tree from a file (file.h), which may be damaged or forged.
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <stdexcept>
 
@@ -61,8 +62,14 @@ void compare(const TreeSettings& saved, const TreeSettings& wanted) {
 class TreeLoader {
  public:
   // epoch: of the tree after loading.
-  TreeLoader(Arena& arena, FileReader& reader, const TreeFileHeader& header, uint32_t epoch)
-      : arena_(arena), reader_(reader), header_(header), epoch_(epoch), seen_(size_t{1} << 16) {
+  TreeLoader(Arena& arena, std::vector<BiasEntry>& errors, FileReader& reader, const TreeFileHeader& header,
+             uint32_t epoch)
+      : arena_(arena),
+        errors_(errors),
+        reader_(reader),
+        header_(header),
+        epoch_(epoch),
+        seen_(size_t{1} << 16) {
     frames_.reserve(kMostTreeFilePlies);
   }
 
@@ -175,6 +182,10 @@ class TreeLoader {
     Edge* first = arena_.at<Edge>(edges);
     for (int i = 0; i < edge_count; ++i) first[i].word = reader_.take<uint32_t>();
     check_edges({first, edge_count}, frame.position);
+    const auto record = std::bit_cast<BiasRecord>(reader_.take<uint64_t>());
+    require(!record.counts() || (!errors_.empty() && !node.bounds.proven()), "error of the network");
+    if (record.counts()) errors_[record.slot].add(record, 1);
+    *arena_.at<BiasRecord>(record_of(edges, edge_count)) = record;
     node.edges = edges;
     node.edge_count = edge_count;
     if (slots == 0) return;
@@ -204,6 +215,7 @@ class TreeLoader {
   }
 
   Arena& arena_;
+  std::vector<BiasEntry>& errors_;
   FileReader& reader_;
   const TreeFileHeader& header_;
   const uint32_t epoch_;
@@ -232,7 +244,7 @@ TreeFileSize Tree::load(const std::filesystem::path& path, const TreeSettings& s
   root_noise_.reset();
   try {
     const uint64_t handed_out = arena_.handed_out_bytes() + header.granules * Arena::kGranuleBytes;
-    root_ = TreeLoader(arena_, reader, header, epoch_after(handed_out)).load();
+    root_ = TreeLoader(arena_, errors_, reader, header, epoch_after(handed_out)).load();
   } catch (...) {
     reset_root();
     reset_counters();

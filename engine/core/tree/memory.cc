@@ -102,6 +102,7 @@ void Tree::release_children(Node& parent) {
   for (int i = 0; i < parent.child_slots; ++i) {
     if (const ArenaIndex child = children_of(parent)[i]; child != kNone) release(child);
   }
+  if (params_.corrects_values()) forget_bias(parent);
   arena_.free(parent.edges, edge_granules(parent.edge_count));
   if (parent.child_slots > 0) arena_.free(parent.children, child_granules(parent.child_slots));
 }

@@ -136,9 +136,26 @@ static_assert(sizeof(Node) == 40 && sizeof(Node) % Arena::kGranuleBytes == 0);
 
 inline constexpr int kNodeGranules = sizeof(Node) / Arena::kGranuleBytes;
 
-// Both lists pack two entries into a granule.
+// Part of the network's mean error after a move (bias.h). raw: the network's W - L for the side to move.
+// first: that of the node's first visit. delta: mean value of its later visits, those of its moves, less raw.
+// step: of their number when the delta was taken; 0: the node is no part of the mean.
+struct BiasRecord {
+  static constexpr uint64_t kNever = 63;  // step of a node that never is
+
+  int64_t raw : 14 = 0, first : 14 = 0, delta : 14 = 0;
+  uint64_t step : 6 = kNever, slot : 16 = 0;
+
+  static constexpr double kUnit = 8191.0, kDeltaUnit = 4095.0;
+  bool counts() const { return step != 0 && step != kNever; }
+};
+static_assert(sizeof(BiasRecord) == Arena::kGranuleBytes);
+
+// Both lists pack two entries into a granule. A record follows the edges.
 inline constexpr int edge_granules(int edges) {
-  return (edges + 1) / 2;
+  return (edges + 1) / 2 + 1;
+}
+inline ArenaIndex record_of(ArenaIndex edges, int count) {
+  return edges + static_cast<ArenaIndex>(edge_granules(count) - 1);
 }
 
 // Child lists grow by doubling: room for 2, 4, 8 .. entries.

@@ -106,6 +106,7 @@ void Tree::climb() {
     account_for_change(parent, step.child_before, *node(root_));
     if (params_.sticky_endgames) tighten(parent);
     if (params_.adjusts_values()) note_repetitions(parent);
+    if (params_.corrects_values()) note_bias(parent);
     root_ = step.node;
   }
 }

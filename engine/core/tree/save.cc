@@ -2,6 +2,7 @@
 // Saving the tree to a file (file.h).
 
 #include <algorithm>
+#include <bit>
 #include <stdexcept>
 
 #include "chess/fen.h"
@@ -98,6 +99,7 @@ class TreeSaver {
     writer.put(node.child_slots);
     const Edge* edges = tree_.arena_.at<Edge>(node.edges);
     for (int i = 0; i < node.edge_count; ++i) writer.put(edges[i].word);
+    writer.put(std::bit_cast<uint64_t>(tree_.bias_record(node)));
     for (int first = 0; first < node.child_slots; first += 8) {
       uint32_t present = 0;
       for (int i = first; i < std::min(first + 8, int{node.child_slots}); ++i) {

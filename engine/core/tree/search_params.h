@@ -94,6 +94,9 @@ struct SearchParams {
   // Solve endings with one or two pieces against a bare king, if tables do not know them.
   bool solves_endings = false;
 
+  // Share of the network's mean error after the same move that corrects its values (tree/bias.h); 0: none.
+  float subtree_value_bias = 0.0f;
+
   size_t tree_bytes = size_t{2048} << 20;
   size_t cache_bytes = size_t{64} << 20;
 
@@ -107,6 +110,8 @@ struct SearchParams {
   bool keeps_spread() const { return value_choice_deviations > 0.0f; }
   // True if a node's value may differ from the mean of its visits.
   bool adjusts_values() const { return known_draws != KnownDraws::kOff; }
+  // True if the network's values are corrected by its errors.
+  bool corrects_values() const { return subtree_value_bias > 0.0f; }
 };
 
 }  // namespace wavefront::tree

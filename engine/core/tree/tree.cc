@@ -22,13 +22,14 @@ bool same_tree(const SearchParams& a, const SearchParams& b) {
          a.wdl_ratio == b.wdl_ratio && a.wdl_shift == b.wdl_shift && a.wdl_max_scale == b.wdl_max_scale &&
          a.tablebases == b.tablebases && a.syzygy_50_move_rule == b.syzygy_50_move_rule &&
          a.syzygy_fast_play == b.syzygy_fast_play && a.keeps_spread() == b.keeps_spread() &&
-         a.known_draws == b.known_draws;
+         a.known_draws == b.known_draws && a.subtree_value_bias == b.subtree_value_bias;
 }
 
 }  // namespace
 
 Tree::Tree(const SearchParams& params)
     : params_(params), arena_(params.tree_bytes), cache_(params.cache_bytes), history_(Position::start()) {
+  errors_.resize(params.corrects_values() ? kBiasSlots : 0);
   set_position(Game());
 }
 
@@ -44,6 +45,7 @@ void Tree::set_params(const SearchParams& params) {
   const bool shrinks = arena_.holds_more_than(params.tree_bytes);
   if (shrinks || !same_tree(params, params_)) arena_.clear();
   arena_.set_max_bytes(params.tree_bytes);
+  errors_.resize(params.corrects_values() ? kBiasSlots : 0);
   if (shrinks || !same_tree(params, params_)) reset_root();
   const bool ranks_differ =
       params.tablebases != params_.tablebases || params.syzygy_50_move_rule != params_.syzygy_50_move_rule ||
@@ -90,6 +92,7 @@ void Tree::clear_cache() {
 
 void Tree::reset_root() {
   arena_.clear();
+  std::fill(errors_.begin(), errors_.end(), BiasEntry());
   to_free_.clear();
   above_.clear();
   graft_ = {};

@@ -20,6 +20,7 @@
 #include "syzygy/root_ranking.h"
 #include "tree/arena.h"
 #include "tree/batch.h"
+#include "tree/bias.h"
 #include "tree/evaluation_cache.h"
 #include "tree/file.h"
 #include "tree/move_rules.h"
@@ -253,7 +254,7 @@ class Tree {
   uint64_t cache_key(const History& history) const;
   std::optional<Evaluation> network_evaluation(const History& history, const Node& evaluated) const;
   void keep_searched_value(const Node& searched, uint32_t visits);
-  void take_searched_value(uint64_t key, size_t moves, Value& value) const;
+  bool take_searched_value(uint64_t key, size_t moves, Value& value) const;
 
   // tablebases.cc
   void rank_root_moves();
@@ -271,7 +272,7 @@ class Tree {
   void tell_above(std::span<const ArenaIndex> path, const Node& before, const Node& changed);
   bool tighten(Node& parent) const;
   void undo_two_fold(std::span<const ArenaIndex> path);
-  void account_above(std::span<const ArenaIndex> path, Node before) const;
+  void account_above(std::span<const ArenaIndex> path, Node before);
   void account_for_change(Node& parent, const Node& before, const Node& child) const;
   void take_back(std::span<const ArenaIndex> path);
   bool forget_ahead(std::span<const ArenaIndex> path);
@@ -279,6 +280,14 @@ class Tree {
   void land(Batch& batch);
   void withdraw(const Batch& batch, const Batch::Collision& collision);
   void finish(Batch& batch);
+
+  // bias.cc
+  BiasRecord& bias_record(const Node& owner) const {
+    return *arena_.at<BiasRecord>(record_of(owner.edges, owner.edge_count));
+  }
+  Value corrected(const Node& leaf, uint16_t slot, float raw, Value value, bool from_network);
+  void note_bias(const Node& searched);
+  void forget_bias(const Node& searched);
 
   // values.cc
   bool has_known_draw(const Node& parent) const;
@@ -306,6 +315,7 @@ class Tree {
   mutable std::mutex mutex_;
   Arena arena_;
   EvaluationCache cache_;
+  std::vector<BiasEntry> errors_;  // of the network, by bias_slot; none if they do not correct it
   uint64_t cache_generation_ = 0;  // incremented when earlier batches must no longer enter the cache
   std::optional<Game> game_;
   History history_;

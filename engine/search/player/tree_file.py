@@ -35,6 +35,7 @@ PARAMETERS = {
     "syzygy_50_move_rule": "Syzygy50MoveRule",
     "syzygy_fast_play": "SyzygyFastPlay",
     "known_draws": "KnownDraws",
+    "subtree_value_bias": "SubtreeValueBias",
 }
 """Parameters of the core whose change clears its tree (same_tree in engine/core/tree/tree.cc), with the names
 that messages use."""

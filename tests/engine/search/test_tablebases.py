@@ -229,7 +229,7 @@ def test_a_bare_king_is_mated_hardly_later_than_possible(name: str) -> None:
         wins += 1
         moves: list[str] = []
         while playing.game.result()[0] == "undecided":
-            moves.append(playing.search(Limits(nodes=20)).best_move or "")
+            moves.append(playing.search(Limits(nodes=40)).best_move or "")
             playing.set_position(fen, moves)
             if playing.game.result()[0] == "undecided":
                 moves.append(resist(tables, playing.game, random))

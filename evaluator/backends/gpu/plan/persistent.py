@@ -234,7 +234,8 @@ class Encoders:
             "A_BYTES": where.input_bytes,
             "B_BYTES": where.weight_bytes,
             "FFN_ACTIVATION": ACTIVATION_CODES[layer.ffn1.activation],
-            **self._form.constants(),
+            "PAIRS": int(self._form.pairs),
+            "LOGITS_IN_ATTENTION": 0,
         }
         # The squeezing blocks do not take part, if there are others.
         squeezing = 64 // _SQUARES * self._b.positions if smolgen else 0

@@ -38,10 +38,6 @@ class PersistentForm:
         """Name of the table of weights for the kernel."""
         return "padded" if self.pairs else "logits" if self.logits_in_attention else "usual"
 
-    def constants(self) -> dict[str, int]:
-        """Constants of the kernel; LOGITS_IN_ATTENTION is that of a network without smolgen."""
-        return {"PAIRS": int(self.pairs), "LOGITS_IN_ATTENTION": 0}
-
 
 USUAL = PersistentForm()
 

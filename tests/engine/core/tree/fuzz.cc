@@ -39,6 +39,7 @@ struct Seen {
   unsigned long long nodes = 0, proven = 0, two_folds = 0, full_trees = 0, kept_above = 0, found_by_fen = 0,
                      steps_back = 0, grafted = 0;
   unsigned long long known_draws = 0, spreads = 0, searched_values = 0, promoted = 0;
+  unsigned long long errors = 0, corrected_values = 0;
   unsigned long long rescaled_values = 0, late_answers = 0, choices_by_value = 0;
 };
 
@@ -47,17 +48,20 @@ struct TreeInvariants {
   bool pruned;  // then visits and values may outlive what they were taken from
   Seen& seen;
   size_t granules = 0;
+  std::vector<BiasEntry> errors{};
 
   // Of a tree without a batch under way.
   void check() {
     require(tree.batches_in_flight_ == 0, "no batch is under way");
     require(tree.promoted_ == 0, "no visit waits for what is looked ahead to");
+    errors.resize(tree.errors_.size());
     walk(tree.top());
     check_choice();
     for (ArenaIndex index : tree.to_free_) count(index);
     if (tree.graft_.subtree != kNone) count(tree.graft_.subtree);
     require(granules * Arena::kGranuleBytes == tree.arena_.used_bytes(),
             "what is in use is what can be reached");
+    require(errors == tree.errors_, "the sums of errors are those of the nodes that can be reached");
   }
 
   bool has_graft() const { return tree.graft_.subtree != kNone; }
@@ -78,6 +82,7 @@ struct TreeInvariants {
     if (!node.has_edges()) return;
     granules += static_cast<size_t>(edge_granules(node.edge_count) + child_granules(node.child_slots));
     check_edges(node);
+    check_record(node, false);
     if (node.state == NodeState::kExpanded) check_children(node, is_above(index));
     for (int i = 0; i < node.child_slots; ++i) {
       if (const ArenaIndex child = tree.children_of(node)[i]; child != kNone) walk(child);
@@ -95,6 +100,21 @@ struct TreeInvariants {
     require(std::abs(node.wl_sum - node.bounds.lower * static_cast<double>(node.visits)) < 1e-6 * node.visits,
             "a proven q is exact");
     require(std::abs(node.d - (node.bounds.lower == 0)) < 1e-6, "a proven d is exact");
+  }
+
+  // The node's record follows from its visits, value and bounds as they were at the last step of visits.
+  void check_record(const Node& node, bool detached) {
+    if (!tree.params_.corrects_values()) return;
+    const BiasRecord& record = tree.bias_record(node);
+    if (record.step == BiasRecord::kNever) return;
+    require(record.step == 0 || node.state == NodeState::kExpanded, "visited nodes have errors");
+    require(record.step == 0 || detached || !node.bounds.proven(), "proven nodes have none");
+    if (!pruned && !detached && !node.bounds.proven() && node.visits > 1) {
+      require(record.step > 0, "visits of its moves show a node's error");
+    }
+    if (record.step == 0) return;
+    ++seen.errors;
+    errors[record.slot].add(record, 1);
   }
 
   void check_edges(const Node& node) {
@@ -142,14 +162,15 @@ struct TreeInvariants {
   void check_first_value(const Node& node, double sum) {
     const double tolerance = 0.001 + 1e-6 * node.visits, difference = std::abs(sum - node.wl_sum);
     const bool searched = tree.params_.transposition_visits > 0;
-    if (!searched && !is_rescaled()) {
+    if (!searched && !is_rescaled() && !tree.params_.corrects_values()) {
       require(difference < tolerance, "values are the children's and its own");
       return;
     }
     require(std::abs(node.own_q() + sum - node.wl_sum) < 1 + tolerance,
             "values are the children's and one more");
     seen.searched_values += searched && difference > 0.01;
-    seen.rescaled_values += !searched && difference > 0.01;
+    seen.corrected_values += tree.params_.corrects_values() && difference > 0.01;
+    seen.rescaled_values += is_rescaled() && difference > 0.01;
   }
 
   bool is_rescaled() const { return tree.params_.wdl_ratio != 1 || tree.params_.wdl_shift != 0; }
@@ -216,6 +237,7 @@ struct TreeInvariants {
     granules += kNodeGranules;
     if (!node.has_edges()) return;
     granules += static_cast<size_t>(edge_granules(node.edge_count) + child_granules(node.child_slots));
+    check_record(node, true);
     for (int i = 0; i < node.child_slots; ++i) {
       if (const ArenaIndex child = tree.children_of(node)[i]; child != kNone) count(child);
     }
@@ -248,6 +270,7 @@ const char* const kPositions[] = {
 // them).
 void set_shipped_defaults(SearchParams& params) {
   params.transposition_visits = 16;
+  params.subtree_value_bias = 0.6f;
   params.value_choice_share = 0.2f;
   params.value_choice_deviations = 2.0f;
   params.solves_endings = true;
@@ -268,6 +291,9 @@ SearchParams random_params(Random& random) {
   SearchParams params;
   params.tree_bytes = size_t{random() % 3 == 0 ? 16u : 2u} << 20;
   params.cache_bytes = random() % 3 == 0 ? 0 : size_t{1} << 20;
+  if (random() % 3 == 0) {
+    params.subtree_value_bias = one_of(random, {0.35f, 1.0f});
+  }
   if (random() % 4 == 0) {
     set_shipped_defaults(params);
     return params;
@@ -530,8 +556,9 @@ int main(int argc, char** argv) {
   std::printf(
       "nodes %llu proven %llu two-folds %llu full trees %llu kept above %llu found by FEN %llu "
       "steps back %llu grafted %llu known draws %llu spreads %llu searched values %llu "
-      "promoted %llu rescaled values %llu late answers %llu choices by value %llu\n",
+      "promoted %llu errors %llu corrected values %llu rescaled values %llu late answers %llu "
+      "choices by value %llu\n",
       seen.nodes, seen.proven, seen.two_folds, seen.full_trees, seen.kept_above, seen.found_by_fen,
       seen.steps_back, seen.grafted, seen.known_draws, seen.spreads, seen.searched_values, seen.promoted,
-      seen.rescaled_values, seen.late_answers, seen.choices_by_value);
+      seen.errors, seen.corrected_values, seen.rescaled_values, seen.late_answers, seen.choices_by_value);
 }

@@ -51,6 +51,7 @@ SearchParams random_params(Random& random) {
     params.known_draws = KnownDraws::kRepetition;
     params.value_choice_deviations = 2.0f;
     params.transposition_visits = 16;
+    params.subtree_value_bias = 0.35f;
   }
   return params;
 }

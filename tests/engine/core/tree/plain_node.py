@@ -7,6 +7,7 @@ Slow and close to the formulas of docs/explanation/search.md: everything is summ
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from statistics import pvariance
 
@@ -26,6 +27,7 @@ class Rules:
     value_choice_share: float = 1.0
     value_choice_deviations: float = 0.0
     moves_left_max_effect: float = 0.0
+    subtree_value_bias: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,8 @@ class PlainNode:
     priors: of its moves, the best first; none where the game is over. first: what its first visit brought.
     bounds: the least and the best result proven. cycle: plies since it occurred before, where it counts as a
     draw for that. taken_off: what the last look at it took off the sum of its values. ended: visits
-    after the first that went no further.
+    after the first that went no further. raw: the network's q. pattern: the last move. error: of the
+    network, as it was told last, and its weight.
     """
 
     priors: dict[str, float]
@@ -58,6 +61,9 @@ class PlainNode:
     cycle: int = 0
     taken_off: float = 0.0
     ended: int = 0
+    raw: float = 0.0
+    pattern: Hashable = None
+    error: tuple[float, float] = (0.0, 0.0)
     children: dict[str, PlainNode] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -2,6 +2,7 @@
 """A plain PUCT search written from the formulas, one visit at a time, to hold the core's tree against."""
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from engine._core import Batch, Game, evaluate_randomly
@@ -17,6 +18,12 @@ CLOCK_STEP, FIRST_CLOCK_STEP = 8, 32
 
 CACHED_STEPS = 1023
 """Of a searched value, from a loss to a win, and of its draws."""
+
+WEIGHT_STEPS, PRIOR_WEIGHT, EXPONENT = 16, 48, 0.85
+"""Of the weight of an error after one visit; weight that an entry has more; power of the visits."""
+
+RECORD_UNIT, DELTA_UNIT = 8191, 4095
+"""Of q and of errors in a node's record."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +45,9 @@ class PlainSearch:
         self._cached: dict[tuple[int, int, int], tuple[dict[str, float], Value]] = {}
         self._searched: dict[tuple[int, int, int], Searched] = {}
         self._path: list[PlainNode] = []
-        self.root = self._evaluated()
+        # By last move: the sum of the network's errors times their weights, and that of the weights.
+        self._errors: dict[Hashable, list[float]] = {}
+        self.root = self._corrected(self._evaluated())
 
     def run(self, visits: int) -> None:
         """Search until the root has so many visits."""
@@ -115,12 +124,39 @@ class PlainSearch:
         if rules.two_fold_draws and self._cycle:
             return PlainNode({}, exact(0), cycle=self._cycle)
         if not rules.transposition_visits or self._key not in self._cached:
-            return self._evaluated()
+            return self._corrected(self._evaluated())
         priors, value = self._cached[self._key]
         searched = self._searched.get(self._key)
         if searched is not None and searched.visits >= rules.transposition_visits:
-            value = Value(searched.q, searched.d, value.m)
-        return PlainNode(priors, value)
+            node = PlainNode(priors, Value(searched.q, searched.d, value.m), raw=value.q)
+            node.pattern = last_move(self._position)
+            return node
+        return self._corrected(PlainNode(priors, value))
+
+    def _corrected(self, node: PlainNode) -> PlainNode:
+        """A new position, with the network's value less the mean error of others after the same move."""
+        node.raw, share = node.first.q, self._rules.subtree_value_bias
+        if share:
+            node.pattern = last_move(self._position)
+            total, weight = self._errors.get(node.pattern, (0.0, 0.0))
+            most, q = 1 - node.first.d, node.raw + share * total / (weight + PRIOR_WEIGHT)
+            node.first = Value(min(max(q, -most), most), node.first.d, node.first.m)
+            node.sum = node.first.q
+        return node
+
+    def _note_error(self, node: PlainNode, visits_before: int) -> None:
+        """Tells the pattern what the network's error is, when a node's visits begin a new step."""
+        if not node.pattern or (step(node.visits - 1) == step(visits_before - 1) and not node.proven):
+            return
+        visits, error = node.visits - 1, (0.0, 0.0)
+        if visits > 0 and not node.proven:
+            weight = round(WEIGHT_STEPS * 2 ** ((step(visits) - 1) / 2 * EXPONENT))
+            first, raw = (round(q * RECORD_UNIT) / RECORD_UNIT for q in (node.first.q, node.raw))
+            error = round(((node.sum - first) / visits - raw) * DELTA_UNIT) / DELTA_UNIT, weight
+        sums = self._errors.setdefault(node.pattern, [0.0, 0.0])
+        sums[0] += error[0] * error[1] - node.error[0] * node.error[1]
+        sums[1] += error[1] - node.error[1]
+        node.error = error
 
     def _exploration(self, node: PlainNode) -> float:
         rules = self._rules
@@ -156,6 +192,7 @@ class PlainSearch:
     def _visit(self, node: PlainNode) -> bool:
         """One visit below a position that has moves; whether those above it have to look at it again."""
         self._note(node)
+        visits_before = node.visits
         best = self._best(node)
         self._position.push_uci(best)
         self._path.append(node)
@@ -172,14 +209,18 @@ class PlainSearch:
             news = self._visit(child)
         self._path.pop()
         self._position.pop()
-        return node.refresh(self._rules, news)
+        news = node.refresh(self._rules, news)
+        self._note_error(node, visits_before)
+        return news
 
     def _take_back(self, move: str) -> None:
         """The last position's move is no draw by repetition any more, as the first occurrence has become part
         of the game: its visits leave the tree."""
         del self._path[-1].children[move]
         for node in reversed(self._path):
+            visits_before = node.visits
             node.refresh(self._rules, news_below=True)
+            self._note_error(node, visits_before)
 
     def _note(self, node: PlainNode) -> None:
         """Keeps the value of a position that gets a visit which makes them a power of two."""
@@ -190,6 +231,38 @@ class PlainSearch:
         known = self._searched.get(self._key)
         if known is None or power >= known.visits:
             self._searched[self._key] = Searched(power, 2 * _rounded((node.q + 1) / 2) - 1, _rounded(node.d))
+
+
+def step(visits: int) -> int:
+    """Steps of visits by factors of the square root of 2."""
+    return (visits * visits).bit_length()
+
+
+def last_move(position: Game) -> Hashable:
+    """The side to move; the squares that the last move left and reached, the piece, and what it took."""
+    line, side = position.copy(), position.fen().split()[1]
+    if not line.moves():
+        return (side,)
+    after = _pieces(line.fen())
+    line.pop()
+    before = _pieces(line.fen())
+    was, now = (
+        {square for square, piece in board.items() if piece.isupper() == (side == "b")}
+        for board in (before, after)
+    )
+    reached = min(now - was)
+    return side, frozenset(was - now), frozenset(now - was), after[reached], before.get(reached)
+
+
+def _pieces(fen: str) -> dict[int, str]:
+    board, square = {}, 0
+    for letter in fen.split()[0].replace("/", ""):
+        if letter.isdigit():
+            square += int(letter)
+        else:
+            board[(7 - square // 8) * 8 + square % 8] = letter
+            square += 1
+    return board
 
 
 def _rounded(share: float) -> float:

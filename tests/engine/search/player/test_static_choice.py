@@ -83,7 +83,9 @@ def test_a_line_continues_as_long_as_the_game_follows_it() -> None:
 
 
 def test_without_an_evaluator_a_session_says_what_its_tree_knows() -> None:
-    session = Session(Options().changed(smart_pruning_factor=0.0, hash=1), in_process=True)
+    session = Session(
+        Options().changed(smart_pruning_factor=0.0, hash=1, value_choice_share=1.0), in_process=True
+    )
     first = session.search(Limits(nodes=500)).lines[0]
     session.set_position(None, first.moves[:2])
     kept = session.report_without_search(Limits(infinite=True))
