@@ -3,6 +3,7 @@
 
 import asyncio
 import inspect
+import os
 import re
 import signal
 import sys
@@ -14,6 +15,10 @@ from hypothesis import settings
 # No test asserts a time, and a busy machine takes long for an example.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+# Tests and programs share the processors. PyTorch's threads wait for each other in loops, which takes most of
+# the time where there are more of them than processors.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 HANG_SECONDS = 240
 """Limit of a test that is a coroutine function."""
