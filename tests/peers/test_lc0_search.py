@@ -127,8 +127,8 @@ class Program:
 
 
 class Lc0(Program):
-    """The program lc0. One thread searches, so that an answer depends on the question, the options, the files
-    and the CPU alone. The folder of WAVEFRONT_TEST_CACHE keeps it under the digest of all of these."""
+    """The program lc0. The folder of WAVEFRONT_TEST_CACHE keeps an answer under the digest of question,
+    options, files and CPU: one thread searches, though now and then it makes one visit more."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         super().__init__([LC0_PROGRAM], options)

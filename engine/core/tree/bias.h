@@ -6,7 +6,7 @@
 // the same move share an entry of a table, with the weighted mean of their errors. The network's value of a
 // new position is corrected by this mean before it is used.
 //
-// A node's record, after its edges, holds what it adds to its entry now, so that this can be replaced or
+// A node's record, before its edges, holds what it adds to its entry now, so that this can be replaced or
 // removed. Sums are integers: removing is exact.
 #pragma once
 

@@ -178,14 +178,14 @@ class TreeLoader {
     Node& node = *arena_.at<Node>(index);
     const auto edge_count = reader_.take<uint8_t>(), slots = reader_.take<uint8_t>();
     require(edge_count > 0 && slots <= edge_count, "number of moves");
-    const ArenaIndex edges = allocate(edge_granules(edge_count));
+    const ArenaIndex edges = allocate(edge_granules(edge_count)) + 1;
     Edge* first = arena_.at<Edge>(edges);
     for (int i = 0; i < edge_count; ++i) first[i].word = reader_.take<uint32_t>();
     check_edges({first, edge_count}, frame.position);
     const auto record = std::bit_cast<BiasRecord>(reader_.take<uint64_t>());
     require(!record.counts() || (!errors_.empty() && !node.bounds.proven()), "error of the network");
     if (record.counts()) errors_[record.slot].add(record, 1);
-    *arena_.at<BiasRecord>(record_of(edges, edge_count)) = record;
+    *arena_.at<BiasRecord>(edges - 1) = record;
     node.edges = edges;
     node.edge_count = edge_count;
     if (slots == 0) return;

@@ -79,7 +79,7 @@ ArenaIndex Tree::new_edges(size_t moves) {
   for (int granule = 0; granule < granules; granule += Arena::kLineGranules) {
     arena_.prefetch(edges + static_cast<ArenaIndex>(granule));
   }
-  return edges;
+  return edges + 1;  // after the record
 }
 
 void Tree::release(ArenaIndex subtree) {
@@ -103,7 +103,7 @@ void Tree::release_children(Node& parent) {
     if (const ArenaIndex child = children_of(parent)[i]; child != kNone) release(child);
   }
   if (params_.corrects_values()) forget_bias(parent);
-  arena_.free(parent.edges, edge_granules(parent.edge_count));
+  arena_.free(parent.edges - 1, edge_granules(parent.edge_count));
   if (parent.child_slots > 0) arena_.free(parent.children, child_granules(parent.child_slots));
 }
 

@@ -150,12 +150,9 @@ struct BiasRecord {
 };
 static_assert(sizeof(BiasRecord) == Arena::kGranuleBytes);
 
-// Both lists pack two entries into a granule. A record follows the edges.
+// Both lists pack two entries into a granule. The edges follow their node's record, mostly in one cache line.
 inline constexpr int edge_granules(int edges) {
-  return (edges + 1) / 2 + 1;
-}
-inline ArenaIndex record_of(ArenaIndex edges, int count) {
-  return edges + static_cast<ArenaIndex>(edge_granules(count) - 1);
+  return 1 + (edges + 1) / 2;
 }
 
 // Child lists grow by doubling: room for 2, 4, 8 .. entries.

@@ -282,9 +282,7 @@ class Tree {
   void finish(Batch& batch);
 
   // bias.cc
-  BiasRecord& bias_record(const Node& owner) const {
-    return *arena_.at<BiasRecord>(record_of(owner.edges, owner.edge_count));
-  }
+  BiasRecord& bias_record(const Node& owner) const { return *arena_.at<BiasRecord>(owner.edges - 1); }
   Value corrected(const Node& leaf, uint16_t slot, float raw, Value value, bool from_network);
   void note_bias(const Node& searched);
   void forget_bias(const Node& searched);
