@@ -20,8 +20,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy
-
 from evaluator.backends.gpu.blas.product import Product
 from evaluator.backends.gpu.driver.compiler import AMD_FLAGS, KernelKey, source
 from evaluator.backends.gpu.driver.device import CompilationError, DeviceError
@@ -41,7 +39,6 @@ try:
 except ImportError:
     nvidia = None
 
-ROOT = Path(__file__).resolve().parents[1]
 AMD = [f"gfx{name}" for name in (906, 908, "90a", 942, 950, 1030, 1100, 1151, 1200, 1201)]
 FAMILIES = [f"gfx{each}-generic" for each in ("9", "9-4", "10-1", "10-3", "11", "12")]
 FAMILIES += ["gfx90c", "gfx1250"]
@@ -200,15 +197,14 @@ def spilled(kernel: Kernel, target: Target, compiler: str = "") -> int:
     return facts["VGPRs Spill"] + facts["ScratchSize"]
 
 
-def _version(name: str, compiler: str) -> str:
-    return amd_compilers.version(name, compiler) if name.startswith("gfx") else nvidia.compiler_version()
-
-
 def problem(kernel: Kernel, target: Target, compiler: str) -> str:
     """Return what is wrong with a kernel; empty if nothing is."""
-    parts = (source(kernel.key.file), str(kernel), target.name, *target.options, *AMD_FLAGS)
-    passed = _passed(*parts, _version(target.name, compiler))
-    if passed and passed.exists():
+    amd = target.name.startswith("gfx")
+    version = amd_compilers.version(target.name, compiler) if amd else nvidia.compiler_version()
+    parts = (source(kernel.key.file), str(kernel), target.name, *target.options, *AMD_FLAGS, version)
+    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    folder = os.environ.get("WAVEFRONT_TEST_CACHE")
+    if folder and (passed := Path(folder, "spills", digest)).exists():
         return ""
     try:
         count = spilled(kernel, target, compiler)
@@ -216,49 +212,23 @@ def problem(kernel: Kernel, target: Target, compiler: str) -> str:
         return f"{kernel.key} does not compile for {target.name} {compiler}:\n{error}"
     if count and kernel.key.file not in LIGHT:
         return f"{kernel.key} spills {count} on {target.name} {compiler}"
-    if passed:
-        passed.write_text("")
+    if folder:
+        passed.parent.mkdir(parents=True, exist_ok=True)
+        passed.touch()
     return ""
-
-
-def _passed(*parts: str) -> Path | None:
-    """Return the file that exists once all that these parts describe has passed; None without a cache."""
-    if not (folder := os.environ.get("WAVEFRONT_TEST_CACHE")):
-        return None
-    path = Path(folder, "spills", hashlib.sha256("\0".join(parts).encode()).hexdigest())
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path
-
-
-@cache
-def _chosen_by() -> str:
-    """Return all on which the choice of kernels depends: digests of sources, and versions."""
-    listed = (path for name in ("evaluator", "protocol", "scripts") for path in (ROOT / name).rglob("*"))
-    files = sorted(path for path in listed if path.suffix in (".py", ".hip", ".h", ".cc"))
-    facts = [f"{path.relative_to(ROOT)} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in files]
-    return "\n".join((*facts, sys.version, numpy.__version__))
 
 
 def check(name: str, complete: bool) -> tuple[int, list[str]]:
     """Compile for a target, and return the number of kernels and the problems."""
-    target, compilers, checked, problems = target_named(name), list[str](), 0, list[str]()
+    target, checked, problems = target_named(name), 0, []
     for compiler in ("", *(amd_compilers.COMPILERS if name in AMD else ())):
         if reason := unavailable(target, compiler):
             print(f"{name} {compiler or 'default'}: not checked: {reason}", file=sys.stderr)
-        else:
-            compilers.append(compiler)
-    versions = (f"{compiler} {_version(name, compiler)}" for compiler in compilers)
-    passed = _passed(_chosen_by(), name, str(complete), *versions)
-    if passed and passed.exists():
-        return int(passed.read_text()), []
-    for compiler in compilers:
+            continue
         for precision in Precision:
             kernels = wanted(target, precision, compiler, complete)
             checked += len(kernels)
             problems += [found for kernel in kernels if (found := problem(kernel, target, compiler))]
-    if passed and not problems:
-        passed.with_suffix(".new").write_text(str(checked))
-        passed.with_suffix(".new").replace(passed)
     return checked, problems
 
 

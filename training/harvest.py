@@ -97,7 +97,7 @@ class HarvestSettings(SettingsGroup):
 @dataclass(frozen=True, slots=True)
 class Harvest:
     """What to play. addresses: of evaluators, which take turns by blocks. network: its name there; empty:
-    their first one. digest: SHA-256 of its file, if known."""
+    their first one. digest: SHA-256 of its file."""
 
     addresses: tuple[str, ...]
     output: str
@@ -366,7 +366,7 @@ class HarvestCampaign(Campaign[Block, Block]):
 
     def describe(self) -> None:
         """Write what made the shards and what they hold. Raises TrainingError."""
-        made = self._harvest.recipe()
+        made = self._harvest.recipe() | {"games": self._harvest.settings.games}
         for kind in ("train", "heldout"):
             files = sorted((self._harvest.manifest.parent / kind).glob(f"*{SUFFIX}"))
             made[f"{kind}_positions"] = sum(int(read_header(file)["positions"]) for file in files)

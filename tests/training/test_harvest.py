@@ -52,7 +52,7 @@ def test_harvest_keeps_few_positions_of_each_game(tmp_path: Path, monkeypatch: p
         assert np.mean(stored == best) > 0.95  # A repetition before the kept history is lost.
         campaign.describe()
         found = tomllib.loads(harvest.manifest.read_text())
-        assert (found["network"], found["train_positions"]) == ("abc", campaign.positions)
+        assert (found["network"], found["games"], found["train_positions"]) == ("abc", 12, campaign.positions)
         assert harvested(harvest).positions == 0  # All blocks are there.
         with pytest.raises(TrainingError, match="seed: 1 -> 2"):
             harvested(replace(harvest, settings=replace(settings, seed=2)))

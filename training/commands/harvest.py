@@ -37,6 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     from protocol.common.settings.sources import from_arguments
     from training.data.annotations import prior_identity
     from training.devices import backends_of, evaluators
+    from training.evaluation import Evaluation
     from training.harvest import Harvest, HarvestCampaign, HarvestSettings
 
     settings = from_arguments(arguments, HarvestSettings())
@@ -53,7 +54,9 @@ def run(arguments: argparse.Namespace) -> int:
             return asyncio.run(campaign.run(view)), campaign
 
         if options.evaluator:
-            ending, campaign = play((options.evaluator,), options.weights, "")
+            with Evaluation(options, lambda text: console.print(text, soft_wrap=True)) as evaluation:
+                digest = evaluation.network.content_hash
+            ending, campaign = play((options.evaluator,), options.weights, digest)
         else:
             weights = network_file(options.weights or "wavefront-gpu")
             with evaluators(backends_of(options.backend), Path(weights)) as addresses:

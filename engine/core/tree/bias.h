@@ -2,9 +2,9 @@
 // Errors of the network, pooled by the last move: KataGo's "subtree value bias", a relative of Stockfish's
 // correction history.
 //
-// Once a position was searched, the mean value of its moves shows the network's error there. Positions after
-// the same move share an entry of a table, with the weighted mean of their errors. The network's value of a
-// new position is corrected by this mean before it is used.
+// Once a position was searched, the network's error there is known: the mean value of its moves, less the
+// network's value. Positions after the same move share an entry of a table, with the weighted mean of their
+// errors, which is added to the network's value of a new position.
 //
 // A node's record, before its edges, holds what it adds to its entry now, so that this can be replaced or
 // removed. Sums are integers: removing is exact.

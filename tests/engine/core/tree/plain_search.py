@@ -5,6 +5,8 @@ import math
 from collections.abc import Hashable
 from dataclasses import dataclass
 
+import chess
+
 from engine._core import Batch, Game, evaluate_randomly
 from tests.engine.core.tree.plain_node import PlainNode, Rules, Value, exact
 from tests.engine.core.tree.search_helpers import children_by_move, game, new_tree, search
@@ -240,29 +242,16 @@ def step(visits: int) -> int:
 
 def last_move(position: Game) -> Hashable:
     """The side to move; the squares that the last move left and reached, the piece, and what it took."""
-    line, side = position.copy(), position.fen().split()[1]
+    line, side = position.copy(), position.turn
     if not line.moves():
         return (side,)
-    after = _pieces(line.fen())
+    after = chess.BaseBoard(line.fen().split()[0])
     line.pop()
-    before = _pieces(line.fen())
-    was, now = (
-        {square for square, piece in board.items() if piece.isupper() == (side == "b")}
-        for board in (before, after)
-    )
+    before = chess.BaseBoard(line.fen().split()[0])
+    mover = chess.WHITE if side == "black" else chess.BLACK
+    was, now = (set(chess.SquareSet(board.occupied_co[mover])) for board in (before, after))
     reached = min(now - was)
-    return side, frozenset(was - now), frozenset(now - was), after[reached], before.get(reached)
-
-
-def _pieces(fen: str) -> dict[int, str]:
-    board, square = {}, 0
-    for letter in fen.split()[0].replace("/", ""):
-        if letter.isdigit():
-            square += int(letter)
-        else:
-            board[(7 - square // 8) * 8 + square % 8] = letter
-            square += 1
-    return board
+    return side, frozenset(was - now), frozenset(now - was), after.piece_at(reached), before.piece_at(reached)
 
 
 def _rounded(share: float) -> float:
