@@ -182,7 +182,7 @@ def _attention(g: Graph, layer: spec.Attention, x: str, alpha: float, products: 
 
     # Three products: splitting the result of a combined one costs more than it saves.
     def split(weights: spec.FloatArray, biases: spec.FloatArray, *order: int) -> str:
-        y = products.linear(g, x, weights, biases, f"{name}.qkv")
+        y = products.linear(g, x, (weights, biases), f"{name}.qkv")
         return g.transpose(g.reshape(y, -1, 64, heads, depth), *order)
 
     q = split(layer.q.weights * scale, layer.q.biases * scale, 0, 2, 1, 3)  # [n, heads, 64, depth]
@@ -195,7 +195,7 @@ def _attention(g: Graph, layer: spec.Attention, x: str, alpha: float, products: 
     mixed = g.op("MatMul", g.op("Softmax", logits, axis=-1), v)
     mixed = g.reshape(g.transpose(mixed, 0, 2, 1, 3), -1, model)
     weights, biases = layer.output.weights * np.float32(alpha), layer.output.biases * np.float32(alpha)
-    return products.linear(g, mixed, weights, biases, f"{name}.output", multiplied=True)
+    return products.linear(g, mixed, (weights, biases), f"{name}.output", multiplied=True)
 
 
 def _smolgen(g: Graph, layer: spec.Smolgen, heads: int, x: str, products: Products, name: str) -> str:
@@ -203,7 +203,7 @@ def _smolgen(g: Graph, layer: spec.Smolgen, heads: int, x: str, products: Produc
     hidden = len(layer.compress)
     compressed = g.reshape(linear(g, x, layer.compress, None), -1, 64 * hidden)
     dense1 = layer.dense1
-    y = products.linear(g, compressed, dense1.weights, dense1.biases, f"{name}.smolgen_in")
+    y = products.linear(g, compressed, (dense1.weights, dense1.biases), f"{name}.smolgen_in")
     y = _norm(g, layer.norm1, _activate(g, dense1.activation, y))
     gen = layer.position_weights.shape[1]
     norm2, folded = layer.norm2, products.multipliers(f"{name}.smolgen_out")
@@ -211,7 +211,7 @@ def _smolgen(g: Graph, layer: spec.Smolgen, heads: int, x: str, products: Produc
         each = np.tile(folded, heads)
         norm2 = replace(norm2, gammas=norm2.gammas * each, betas=norm2.betas * each)
     y = g.reshape(_norm(g, norm2, _dense(g, layer.dense2, y)), -1, gen)
-    y = products.linear(g, y, layer.position_weights, None, f"{name}.smolgen_out", multiplied=True)
+    y = products.linear(g, y, (layer.position_weights, None), f"{name}.smolgen_out", multiplied=True)
     return g.reshape(y, -1, heads, 64, 64)
 
 
@@ -279,10 +279,10 @@ def _feed_forward(
     first, second, activation = layer.dense1, layer.dense2, layer.dense1.activation
     folded = _before(activation, products.multipliers(f"{name}.ffn2"))
     first = _scaled(first, folded)
-    hidden = products.linear(g, x, first.weights, first.biases, f"{name}.ffn1")
+    hidden = products.linear(g, x, (first.weights, first.biases), f"{name}.ffn1")
     hidden = _activate(g, activation, hidden)
     weights, biases = second.weights * np.float32(alpha), second.biases * np.float32(alpha)
-    return products.linear(g, hidden, weights, biases, f"{name}.ffn2", multiplied=folded is not None)
+    return products.linear(g, hidden, (weights, biases), f"{name}.ffn2", multiplied=folded is not None)
 
 
 def _before(activation: spec.Activation, multipliers: spec.FloatArray | None) -> spec.FloatArray | None:

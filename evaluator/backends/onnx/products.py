@@ -25,6 +25,10 @@ def linear(g: Graph, x: str, weights: FloatArray, biases: FloatArray | None) -> 
     return g.op("Gemm", *inputs, transB=1)
 
 
+Affine = tuple[FloatArray, FloatArray | None]
+"""Weights [out, in] and biases [out] of a product."""
+
+
 class Products(ABC):
     """Computes a graph's products. Those with a common input have a common name."""
 
@@ -34,17 +38,8 @@ class Products(ABC):
         fold them in."""
 
     @abstractmethod
-    def linear(
-        self,
-        g: Graph,
-        x: str,
-        weights: FloatArray,
-        biases: FloatArray | None,
-        name: str,
-        *,
-        multiplied: bool = False,
-    ) -> str:
-        """[rows, in] -> [rows, out]; weights [out, in]. multiplied: x contains the multipliers already."""
+    def linear(self, g: Graph, x: str, layer: Affine, name: str, *, multiplied: bool = False) -> str:
+        """[rows, in] -> [rows, out]. multiplied: x contains the multipliers already."""
 
 
 class ObservedProducts(Products):
@@ -57,16 +52,8 @@ class ObservedProducts(Products):
     def multipliers(self, name: str) -> FloatArray | None:
         return None
 
-    def linear(
-        self,
-        g: Graph,
-        x: str,
-        weights: FloatArray,
-        biases: FloatArray | None,
-        name: str,
-        *,
-        multiplied: bool = False,
-    ) -> str:
+    def linear(self, g: Graph, x: str, layer: Affine, name: str, *, multiplied: bool = False) -> str:
+        weights, biases = layer
         columns = column_weights(weights)
         if name in self.columns:
             columns = np.maximum(columns, self.columns[name])
@@ -96,16 +83,8 @@ class RoundedProducts(Products):
     def multipliers(self, name: str) -> FloatArray | None:
         return self._roundings[name].multipliers if name in self._roundings else None
 
-    def linear(
-        self,
-        g: Graph,
-        x: str,
-        weights: FloatArray,
-        biases: FloatArray | None,
-        name: str,
-        *,
-        multiplied: bool = False,
-    ) -> str:
+    def linear(self, g: Graph, x: str, layer: Affine, name: str, *, multiplied: bool = False) -> str:
+        weights, biases = layer
         rounding = self._roundings.get(name)
         if rounding is None:
             return linear(g, x, weights, biases)

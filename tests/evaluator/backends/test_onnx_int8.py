@@ -72,7 +72,7 @@ def test_a_product_is_what_is_documented(largest: int, multiplied: bool) -> None
     g = Graph()
     name = g.input("x", 1, ["rows", 48])
     products = RoundedProducts({"p": rounding}, min(largest, largest_weight()))
-    g.output(products.linear(g, name, weights, biases, "p", multiplied=multiplied), "y", ["rows", 24])
+    g.output(products.linear(g, name, (weights, biases), "p", multiplied=multiplied), "y", ["rows", 24])
     session = ort.InferenceSession(g.model("m", {}).SerializeToString(), providers=["CPUExecutionProvider"])
     beyond = 1.5 * x  # Some are held to the range.
     [y] = session.run(None, {"x": beyond * rounding.multipliers if multiplied else beyond})
