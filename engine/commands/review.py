@@ -38,10 +38,6 @@ HELP = "review games: annotated PGN, report pages, JSON"
 NODES = {"quick": 100, "normal": 400, "deep": 2500}
 """Nodes of each position by --depth."""
 
-NETWORK = "wavefront-gpu"
-"""Network of every depth but `quick`, on every device: with it one mark of 13 is wrong instead of one of
-nine (benchmarks/RESULTS.md)."""
-
 MOST_NODES = 100_000_000
 
 MOST_NAMES = 10
@@ -56,8 +52,8 @@ OPTIONS = (*RUN_FLAGS, "policy_head", "value_head", "history_fill", "hash", "syz
 ARGUMENTS: Declared = {
     "file FILE+:Path": "PGN files, also .gz; - is standard input",
     f"--depth {{{','.join(NODES)}}} = normal": "nodes for each position: quick 100, normal 400, deep 2,500; "
-    "3 to 30 times as many where the game turns (default: %(default)s); without --weights, normal and deep "
-    "use wavefront-gpu",
+    "3 to 30 times as many where the game turns (default: %(default)s); without --weights, from 400 nodes on "
+    "with wavefront-gpu",
     "--nodes N:int": "another number of nodes for each position",
     "--output FOLDER:Path = review": "folder (default: %(default)s)",
     "--player NAME = ''": "the side at the bottom of the boards",
@@ -76,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.apps.review.folder import ReviewFolder, check_sources
     from engine.apps.review.games import games_of
     from engine.apps.review.people import Imitators
-    from engine.apps.review.searching import ReviewJob
+    from engine.apps.review.searching import ReviewJob, with_network
     from engine.options import OptionError, Options
     from engine.search.pool import SearchPool
     from protocol.common.published import imitators, network_of_user
@@ -85,9 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not 1 <= nodes <= MOST_NODES:
         raise OptionError(f"--nodes: {nodes} is not in 1 to {MOST_NODES:,}")
     check_sources(arguments.output, [path for path in arguments.file if path != STANDARD_INPUT])
-    options = options_of_arguments(arguments, Options(transposition_visits=0))
-    if arguments.depth != "quick" and not options.weights and not options.evaluator:
-        options = options.changed(weights=NETWORK)
+    options = with_network(options_of_arguments(arguments, Options(transposition_visits=0)), nodes)
     try:
         people = Imitators.of(
             [network_of_user(str(each)) or each for each in arguments.people] or imitators()

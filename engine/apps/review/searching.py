@@ -67,6 +67,9 @@ GAME_POSITIONS = 8
 """Positions of one game that are searched concurrently, on average: the first search has all positions, the
 last, ten times as long, only a few."""
 
+NETWORK, NETWORK_NODES = "wavefront-gpu", 400
+"""Network of reviews by default from so many nodes on, on every device: it judges better (RESULTS.md)."""
+
 RESULTS = {"white_won": (1.0, 0.0, 0.0), "draw": (0.0, 1.0, 0.0), "black_won": (0.0, 0.0, 1.0)}
 
 
@@ -110,7 +113,7 @@ class ReviewJob:
     ) -> ReviewJob:
         """Return the job with as many positions as keep the evaluators busy. Raises NoEvaluatorError.
 
-        options: the user's. There is no opponent, and every search uses all its nodes.
+        options: the user's, with a network. There is no opponent, and every search uses all its nodes.
         """
         positions = pool.recommended_games(options)
         options = replace(
@@ -132,6 +135,12 @@ class ReviewJob:
 
     def executor(self, log: Log, context: WorkerContext, pool: SearchPool | None = None) -> ReviewExecutor:
         return ReviewExecutor(self, context, pool or context.search_pool(log, "analysis"))
+
+
+def with_network(options: Options, nodes: int) -> Options:
+    """Return the options with the network of a review if the user names neither network nor evaluator."""
+    named = options.weights or options.evaluator or nodes < NETWORK_NODES
+    return options if named else options.changed(weights=NETWORK)
 
 
 @dataclass(eq=False, slots=True)

@@ -18,7 +18,14 @@ from engine.apps.games.pgn_reading import PgnError, PgnGames
 from engine.apps.review.annotating import annotated
 from engine.apps.review.games import GameReview, SourceGame
 from engine.apps.review.pages import game_page, grown, index_page
-from engine.apps.review.searching import Reviewed, ReviewExecutor, ReviewJob, ReviewProgress, review_games
+from engine.apps.review.searching import (
+    Reviewed,
+    ReviewExecutor,
+    ReviewJob,
+    ReviewProgress,
+    review_games,
+    with_network,
+)
 from engine.apps.web.limits import ClientLimits
 from engine.apps.web.store import Store
 from engine.apps.web.turns import Lane
@@ -264,7 +271,9 @@ class Reviews:
         """Review the games that are left. Return the seconds to wait if the client's are spent, else None."""
         options = Options(transposition_visits=0)
         same = ("weights", "backend", "evaluator", "hash", "syzygy_path", "policy_head", "value_head")
-        options = options.changed(**{name: getattr(self._options, name) for name in same})
+        options = with_network(
+            options.changed(**{name: getattr(self._options, name) for name in same}), job.nodes
+        )
         left = [each for each in sources if each.number not in {**job.rows, **job.skipped}]
         try:
             with self._limits.charged(payer) as charge:

@@ -156,16 +156,15 @@ def test_old_review_is_kept_when_the_setup_differs(reviewed: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "weights"),
     [
-        ((), "wavefront-gpu"),
-        (("--depth", "deep"), "wavefront-gpu"),
-        (("--depth", "quick"), ""),
-        (("--weights", "wavefront-cpu"), "wavefront-cpu"),
+        (("--nodes", "400"), "wavefront-gpu"),
+        (("--nodes", "399"), ""),
+        (("--nodes", "400", "--weights", "wavefront-cpu"), "wavefront-cpu"),
     ],
 )
 def test_careful_reviews_use_the_larger_network_when_none_is_named(
     folder: Path, arguments: tuple[str, ...], weights: str
 ) -> None:
-    review(folder, "--evaluator", "", *arguments)
+    review(folder, "--evaluator", "", "--backend", "random", *arguments)
     head = json.loads((folder / "review" / "review.jsonl").read_text("utf-8").splitlines()[0])
     assert head["identity"].get("weights", "") == weights
 

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import chess
@@ -334,15 +335,27 @@ def test_review_grows_and_keeps_its_searches_when_it_stops(server: Web) -> None:
     server.ask("DELETE", where)
 
 
-async def test_review_has_an_end_and_a_line_in_the_log_whatever_fails() -> None:
+@pytest.mark.parametrize(
+    ("weights", "nodes", "used"),
+    [("", 5, ""), ("", 400, "wavefront-gpu"), ("wavefront-cpu", 400, "wavefront-cpu")],
+)
+async def test_review_has_its_network_and_an_end_whatever_fails(weights: str, nodes: int, used: str) -> None:
     log: list[str] = []
-    # Without a pool each step fails by an error that nobody thought of.
+    asked: list[str] = []
+
+    def recommended_games(options: Options) -> int:
+        asked.append(options.weights)
+        return 1
+
+    # A pool without other methods: the next step fails by an error that nobody thought of.
+    pool = SimpleNamespace(recommended_games=recommended_games)
     store, limits = Store(None, 10**6, 10**6, print), ClientLimits(ApiSettings())
-    reviews = Reviews(cast(SearchPool, None), Options(), log.append, 10, store, limits)
-    job = StoredReview("an-identity", "me", "", SCHOLARS, 5)
+    reviews = Reviews(cast(SearchPool, pool), Options(weights=weights), log.append, 10, store, limits)
+    job = StoredReview("an-identity", "me", "", SCHOLARS, nodes)
     await reviews.start(job, "me", job.sources())
     assert job.task is not None
     await job.task
+    assert asked == [used]
     assert job.state == "failed" and "AttributeError" in job.reason
     assert log == [f"review {job.identity} failed: {job.reason}"]
 
