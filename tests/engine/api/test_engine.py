@@ -110,13 +110,6 @@ def test_stop_from_another_thread(engine: Engine) -> None:
     assert engine.analyse(nodes=10**9).nodes < 10**9
 
 
-def test_chess960_castling_is_written_as_king_takes_rook(engine: Engine) -> None:
-    engine.position("4k3/8/8/8/8/8/8/R3K2R w KQ - 0 1", chess960=True)
-    assert "e1h1" in engine.legal_moves
-    engine.position("4k3/8/8/8/8/8/8/R3K2R w KQ - 0 1")
-    assert "e1g1" in engine.legal_moves
-
-
 def test_search_moves_may_write_castling_either_way(engine: Engine) -> None:
     fen = "4k3/8/8/8/8/8/8/4K2R w K - 0 1"
     for chess960, castling in ((False, "e1g1"), (True, "e1h1")):

@@ -17,8 +17,6 @@ from tests.paths import REPOSITORY
 
 pytestmark = pytest.mark.integration
 
-AFTER_E4 = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1"
-
 OF_THE_EVALUATOR = ("WeightsFile", "Backend", "Evaluator", "EvaluatorKeys", "EvaluatorCompression", "Threads",
                     "PolicyHead", "ValueHead")  # fmt: skip
 """Options that begin another evaluator."""
@@ -185,15 +183,6 @@ def test_faults_of_a_command_are_reported_once_and_not_for_ever() -> None:
 
 
 # -- the ends of lines and of input --------------------------------------------------------------------------
-
-
-def test_lines_may_end_in_any_way_and_the_last_one_not_at_all() -> None:
-    with UciProcess() as engine:
-        engine.send_bytes(b"debug off\r\nposition startpos moves e2e4\risready \t\n\ngo nodes 9")
-        engine.end_input()
-        status, rest = engine.wait()
-        assert status == 0 and rest[-1].split()[1] in legal_moves(chess.Board(AFTER_E4))
-        assert "readyok" in rest
 
 
 @pytest.mark.parametrize("go", [b"go nodes 300", b"go ponder nodes 300\nponderhit"])

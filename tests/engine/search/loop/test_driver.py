@@ -19,9 +19,6 @@ from engine.search.player.task import SearchTask
 from engine.search.session import Session
 from tests.engine.core.tree.search_helpers import new_tree
 
-FORCED = "7k/8/8/8/8/8/1r6/K7 w - - 0 1"
-MATE_IN_ONE = "6k1/5ppp/8/8/8/8/8/K2R4 w - - 0 1"
-
 
 @pytest.fixture
 def session() -> Iterator[Session]:
@@ -54,31 +51,10 @@ def test_smart_pruning_saves_visits_that_cannot_change_the_choice(session: Sessi
     assert 0.75 * 400_000 < pruned.nodes < whole.nodes == 400_000
 
 
-def test_a_forced_move_needs_one_visit_under_a_clock(session: Session) -> None:
-    session.set_position(FORCED)
-    report = session.search(Limits(clock=Clock(10**9, 10**9)))
-    assert report.best_move == "a1b2"
-    assert report.nodes <= 2 * 256
-
-
-def test_a_proven_result_ends_the_search(session: Session) -> None:
-    session.set_position(MATE_IN_ONE)
-    report = session.search(Limits(nodes=10**9))
-    assert report.best_move == "d1d8"
-    assert report.lines[0].mate == 1
-
-
 def test_the_depth_limit_is_the_mean_depth_of_the_leaves(session: Session) -> None:
     report = session.search(Limits(depth=4))
     assert report.depth == 4
     assert report.selective_depth >= 4
-
-
-def test_an_infinite_search_ends_with_stop(session: Session) -> None:
-    control = SearchControl()
-    report = session.search(Limits(infinite=True), control=control, on_report=lambda report: control.stop())
-    assert report.nodes > 0
-    assert report.best_move in session.game.legal_moves()
 
 
 def test_a_solved_position_is_not_searched_at_full_speed() -> None:
@@ -99,18 +75,6 @@ def test_stop_before_the_start_still_gives_a_move(session: Session) -> None:
     control = SearchControl()
     control.stop()
     assert session.search(Limits(infinite=True), control=control).best_move in session.game.legal_moves()
-
-
-def test_the_tree_is_reused_after_two_plies(session: Session) -> None:
-    first = session.search(Limits(nodes=5000))
-    moves = first.lines[0].moves[:2]
-    session.set_position(None, moves)
-    second = session.search(Limits(nodes=1))
-    assert second.nodes > 1
-    assert second.playouts <= 1
-    session.new_game()
-    session.set_position(None, moves)
-    assert session.search(Limits(nodes=1)).nodes == 1
 
 
 @pytest.mark.parametrize("clock", [None, Clock(10**9, 10**9)])
@@ -138,11 +102,3 @@ def test_a_report_is_a_consistent_picture(session: Session) -> None:
     for line in report.lines:
         assert sum(line.wdl) == pytest.approx(1, abs=1e-5)
         assert line.wdl[0] - line.wdl[2] == pytest.approx(line.q, abs=1e-5)
-
-
-def test_a_rejected_move_leaves_the_position(session: Session) -> None:
-    session.set_position(None, ["e2e4"])
-    before = session.game.fen()
-    with pytest.raises(ValueError, match="move 2"):
-        session.set_position(None, ["d2d4", "d2d4"])
-    assert session.game.fen() == before

@@ -78,12 +78,6 @@ def test_network_chooses_when_no_mate_is_proven() -> None:
     assert 6000 < report.nodes <= 9000 and report.lines[0].mate is None
 
 
-def test_without_another_limit_the_network_has_the_default_time() -> None:
-    report, said = searched(None, Limits(mate=2))
-    assert said == ["no mate in 2"]
-    assert report.playouts
-
-
 def test_root_moves_limit_the_mate_search() -> None:
     report, said = searched(MATE_IN_1, Limits(mate=1, nodes=500, search_moves=("a1a2", "d1d7")))
     assert said == ["no mate in 1 with these moves"]

@@ -35,11 +35,6 @@ def loaded(path: Path) -> SearchTree:
     return tree
 
 
-def test_a_loaded_tree_has_the_visits(tmp_path: Path) -> None:
-    visits = saved(tmp_path / "tree")
-    assert prepare(loaded(tmp_path / "tree"), SMALL, "one") == visits
-
-
 def test_another_network_is_refused(tmp_path: Path) -> None:
     saved(tmp_path / "tree")
     tree = SearchTree()
