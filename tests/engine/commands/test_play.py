@@ -80,11 +80,6 @@ def test_black_begins_with_the_engines_move(tmp_path: Path) -> None:
     assert saved(tmp_path / "games.pgn").headers["Black"] == "Person"
 
 
-def test_a_mate_ends_the_game(tmp_path: Path) -> None:
-    fen = "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"
-    assert "1-0, by checkmate." in play(tmp_path, "Rd8\n", "--white", "--fen", fen)
-
-
 def test_play_gives_times_and_scores_in_the_pgn(tmp_path: Path) -> None:
     play(tmp_path, "e4\nresign\n", "--white", "--nodes", "5")
     person, engine = saved(tmp_path / "games.pgn").mainline()

@@ -13,7 +13,6 @@ import pytest
 from engine import Engine
 from engine.apps.match.adjudication import Adjudication
 from engine.apps.match.campaign import MatchCampaign
-from engine.apps.match.results.sprt import Sprt
 from engine.apps.selfplay.archive import Folder
 from engine.apps.selfplay.campaign import SelfPlayCampaign
 from engine.workers.executor import ExecutorError
@@ -22,7 +21,7 @@ from protocol.client import EvaluatorClient
 from protocol.wire.messages import Curve
 from tests.engine.apps.games.recorder import Recorder
 from tests.engine.apps.match.matches import engine, match, play, replay
-from tests.engine.apps.match.test_resume import assert_complete, journal_numbers, read_games, runner_process
+from tests.engine.apps.match.test_resume import journal_numbers, read_games, runner_process
 from tests.engine.apps.selfplay.test_selfplay import check_folder
 from tests.engine.apps.selfplay.test_selfplay import config as selfplay
 from tests.paths import DATA
@@ -190,22 +189,6 @@ def test_a_killed_evaluator_is_started_again_for_all_workers(tmp_path: Path) -> 
     assert any("evaluator lost" in note for note in view.notes)
 
 
-def test_an_sprt_ends_the_games_of_all_workers(tmp_path: Path) -> None:
-    config = match(
-        tmp_path,
-        [engine("a", nodes=30), engine("b", nodes=2)],
-        games=4000,
-        concurrency=8,
-        workers=2,
-        sprt=Sprt(0, 400, alpha=0.3, beta=0.3),
-        adjudication=Adjudication(max_moves=40),
-    )
-    ending, campaign, _ = play(config)
-    assert ending == "finished"
-    assert campaign.standings.games < 4000
-    assert own_processes() == []
-
-
 def test_self_play_in_processes_writes_each_game_once(tmp_path: Path) -> None:
     view = Recorder()
     campaign = SelfPlayCampaign(selfplay(tmp_path / "run", games=8, concurrency=4, workers=2))
@@ -213,25 +196,6 @@ def test_self_play_in_processes_writes_each_game_once(tmp_path: Path) -> None:
     check_folder(Folder(tmp_path / "run"), 8)
     assert campaign.throughput.pool.evaluations > campaign.positions > 0
     assert own_processes() == []
-
-
-@pytest.mark.skipif(os.name != "posix", reason="there is no SIGKILL")
-def test_nothing_is_left_of_a_killed_match_and_it_continues(tmp_path: Path) -> None:
-    with runner_process(tmp_path, *FLAGS) as process:
-        read_games(process, 3)
-        left = psutil.Process(process.pid).children(recursive=True)
-        assert len(workers(process.pid)) == 2
-        process.kill()
-        process.wait()
-        _, alive = psutil.wait_procs(left, timeout=60)
-        assert not alive
-    before = journal_numbers(tmp_path)
-    assert 3 <= len(before) < GAMES
-    with runner_process(tmp_path, *FLAGS) as process:
-        output, _ = process.communicate(timeout=120)
-        assert process.returncode == 0, output
-    assert f"{len(before)} games are played already" in output
-    assert_complete(tmp_path, GAMES)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends the signal of Ctrl-C")
@@ -242,10 +206,12 @@ def test_ctrl_c_ends_workers_and_evaluator_and_keeps_the_games(tmp_path: Path) -
         os.killpg(process.pid, signal.SIGINT)
         output, _ = process.communicate(timeout=120)
         assert process.returncode == 130
-        assert "interrupted" in output
+        assert "a vs b:" in output and "the same command resumes" in output
         assert "Traceback" not in output
         assert not any(child.is_running() for child in left)
-    assert json.loads((tmp_path / "out.json").read_text("utf-8"))["games"] == len(journal_numbers(tmp_path))
+    summary = json.loads((tmp_path / "out.json").read_text("utf-8"))
+    assert summary["games"] == len(journal_numbers(tmp_path)) >= 3
+    assert summary["finished"] is False
 
 
 def test_a_cluster_s_nodes_have_no_workers_of_this_machine(tmp_path: Path) -> None:

@@ -90,14 +90,6 @@ def test_bad_lines_are_answered_and_good_ones_too() -> None:
     assert sorted(answer["id"] for answer in answers if "root" in answer) == ["a", "b"]
 
 
-def test_an_answer_comes_before_the_next_question(program: Program) -> None:
-    for move in ("e2e4", "d2d4"):
-        program.say(id=move, moves=[move], nodes=20)
-        assert program.next()["id"] == move
-    program.input.close()
-    assert program.process.wait(60) == 0
-
-
 def test_a_long_search_can_be_ended_while_lines_come_in(program: Program) -> None:
     program.say(id="a", infinite=True, report_every=0.05)
     assert program.next()["during_search"]

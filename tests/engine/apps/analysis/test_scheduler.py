@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from engine.apps.analysis.query import NAMES
 from engine.apps.analysis.scheduler import QueryScheduler
+from engine.apps.analysis.settings import AnalysisSettings
 from tests.engine.apps.analysis.recording import RANDOM, Conversation, RecordingClient, scheduler
 from tests.rounds import rounds
 
@@ -157,13 +158,6 @@ def test_a_mate_is_found_and_told_with_its_sign(talk: Conversation) -> None:
     assert answer["moves"][0]["lcb"] == 1
     assert answer["root"]["q"] == 1 and "network" in answer["root"]
     assert talk.ask(id="b", fen=fen, mate=1, point_of_view="black")["moves"][0]["mate"] == -1
-
-
-def test_a_search_for_a_mate_ends_if_there_is_none(talk: Conversation) -> None:
-    answer = talk.ask(id="a", fen="startpos", mate=3, nodes=50)
-    assert 40 < answer["root"]["visits"] <= 50
-    assert "mate" not in answer["moves"][0] and "proven" not in answer["root"]
-    assert talk.ask(id="b", fen="startpos", mate=1)["root"]["visits"] > 0
 
 
 def test_a_game_that_is_over_is_answered_without_a_search(talk: Conversation) -> None:
@@ -381,15 +375,6 @@ def test_tree_is_continued_though_its_search_is_still_stopping(shared_scheduler:
     assert third.client.next()["id"] in ("b", "end")
 
 
-def test_a_client_is_reported_when_all_is_answered(shared_scheduler: QueryScheduler) -> None:
-    talk = Conversation(shared_scheduler)
-    for number in range(4):
-        talk.say(id=str(number), nodes=100)
-    shared_scheduler.end(talk.client)
-    assert talk.client.is_done.wait(60)
-    assert sorted(talk.client.next()["id"] for _ in range(4)) == ["0", "1", "2", "3"]
-
-
 def test_endless_queries_of_one_client_leave_another_its_turn() -> None:
     with scheduler(searches=2) as made:
         greedy, modest = Conversation(made), Conversation(made)
@@ -454,3 +439,29 @@ def test_without_an_evaluator_every_query_is_answered_so() -> None:
             assert "imaginary" in answer["error"]
         assert "error" in talk.ask(id="b")
         assert talk.ask(id="v", action="query_version")["version"]
+
+
+def test_a_key_that_comes_twice_is_warned_of_once() -> None:
+    with scheduler(own=True) as made:
+        talk = Conversation(made)
+        talk.scheduler.receive(talk.client, '{"id": "a", "nodes": 5, "nodes": 6, "nodes": 7}')
+        warning = talk.client.next()
+        assert (warning["field"], warning["warning"]) == (
+            "nodes",
+            "the key 'nodes' came twice, the last value counts",
+        )
+        assert talk.client.next()["root"]["visits"] == 7
+
+
+def test_networks_are_starting_until_there_is_an_evaluator() -> None:
+    made = QueryScheduler(RANDOM, AnalysisSettings())
+    talk = Conversation(made)
+    try:
+        before = talk.ask(id="n", action="query_networks")
+        assert (before["ready"], before["state"]) == (False, "starting")
+        made.start()
+        talk.ask(id="a", nodes=1)
+        after = talk.ask(id="n", action="query_networks")
+        assert (after["ready"], after["state"], len(after["networks"])) == (True, "ready", 1)
+    finally:
+        made.close()

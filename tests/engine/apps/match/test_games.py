@@ -143,14 +143,6 @@ def test_the_time_of_ucinewgame_is_not_the_players(tmp_path: Path) -> None:
     assert not record.reason.is_failure
 
 
-def test_garbage_from_a_program_disturbs_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    config = match(tmp_path, [program("good"), program("noisy", "garbage")], adjudication=SHORT)
-    _, _, recorder = play(config)
-    assert not any(record.reason.is_failure for record in recorder.records)
-    assert capfd.readouterr() == ("", "")
-    assert len(replay(config.files.pgn)) == 2
-
-
 def test_match_does_not_begin_when_a_program_cannot_start(tmp_path: Path) -> None:
     missing = PlayerConfig("missing", TimeControl(nodes=1), command=("no-such-engine",))
     with pytest.raises(PlayerError, match="missing: cannot start no-such-engine"):

@@ -70,14 +70,6 @@ def test_mistakes_are_one_line(tmp_path: Path, flags: tuple[str, ...], status: i
     assert len(done.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize("table", ["defaults", "openings", "adjudication", "sprt"])
-def test_config_error_names_a_key_that_must_be_a_table(tmp_path: Path, table: str) -> None:
-    (tmp_path / "match.toml").write_text(f"{table} = 3\n[[player]]\n[[player]]\n", "utf-8")
-    done = run(tmp_path, "match.toml", "--nodes", "3")
-    assert done.returncode == 2
-    assert done.stderr == f"wavefront: match.toml: [{table}] is a table of key = value, not 3\n"
-
-
 CONFIG = MatchConfig((PlayerConfig("first"), PlayerConfig("second")), games=40, sprt=Sprt(0, 10))
 
 

@@ -190,21 +190,6 @@ def test_a_match_under_nohup_continues_without_its_terminal(tmp_path: Path) -> N
     assert_complete(tmp_path, 12)
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for another process")
-def test_an_interrupted_match_says_how_it_stands_and_how_to_continue(tmp_path: Path) -> None:
-    with runner_process(tmp_path, *FLAGS) as process:
-        read_games(process, 3)
-        process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "a vs b:" in output
-    assert "the same command resumes" in output
-    assert "Traceback" not in output
-    summary = json.loads((tmp_path / "out.json").read_text("utf-8"))
-    assert summary["games"] == len(journal_numbers(tmp_path)) >= 3
-    assert summary["finished"] is False
-
-
 @pytest.mark.skipif(os.name == "nt", reason="process groups of terminals are POSIX's")
 def test_ctrl_c_in_a_terminal_loses_nobody_a_game(tmp_path: Path) -> None:
     """A terminal sends SIGINT to every process of the group, programs and evaluator too."""

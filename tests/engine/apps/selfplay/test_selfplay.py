@@ -25,7 +25,7 @@ from engine.apps.selfplay.game import Resigning
 from tests.engine.apps.games.recorder import Recorder
 from tests.engine.apps.selfplay.checking import CheckedGame, check_file
 from tests.engine.evaluation.evaluators import shared_evaluator
-from tests.programs import ENGINE, command, run, started
+from tests.programs import ENGINE, run, started
 
 pytestmark = pytest.mark.integration
 
@@ -127,14 +127,6 @@ def test_training_data_without_a_journal_is_not_touched(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="no journal says"):
         SelfPlayCampaign(config(tmp_path)).open()
     assert folder.chunk(0).read_bytes() == b"somebody's"
-
-
-@pytest.mark.parametrize("name", ["games.pgn", "summary.json"])
-def test_files_of_others_are_not_written_over(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_text("somebody's", "utf-8")
-    with pytest.raises(JournalError, match="without a journal"):
-        SelfPlayCampaign(config(tmp_path)).open()
-    assert (tmp_path / name).read_text("utf-8") == "somebody's"
 
 
 def test_lost_games_are_resigned_and_the_records_say_so(tmp_path: Path) -> None:
@@ -301,19 +293,3 @@ def journal_lines(folder: Folder) -> list[dict[str, object]]:
     """The games in a journal whose last line may be cut off."""
     lines = folder.journal.read_text().splitlines(keepends=True)
     return [json.loads(line) for line in lines[1:] if line.endswith("\n")]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--games", "some"), "games is a whole number"),
-        (("--engine", "tempreature=1"), "did you mean 'temperature'"),
-        (("--openings", "no-such-book.pgn"), "cannot read the openings"),
-        (("no-such-config.toml",), "cannot read no-such-config.toml"),
-        (("--backend", "no-such-backend"), "no-such-backend"),
-    ],
-)
-def test_wrong_usage_is_explained(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
-    done = command("selfplay", *arguments, "--output", tmp_path / "run", status=None, cwd=tmp_path)
-    assert done.returncode in (1, 2)
-    assert message in done.stderr

@@ -2,7 +2,6 @@
 """Whole tunings with simulated games: they find the optimum, and resume where they were."""
 
 import json
-import pickle
 import shlex
 from math import nan
 from pathlib import Path
@@ -11,11 +10,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from engine.apps.games.journal import JournalError
 from engine.apps.match.config import MatchConfig
-from engine.apps.tune.campaign import TunedGame
 from engine.apps.tune.result import match_command, standard_error, tuned_values
-from engine.cli import main
 from engine.commands import match as match_command_line
 from engine.workers.executor import ExecutorError
 from tests.engine.apps.tune.tunings import OPTIMUM, SPSA_TOML, tune, tuning
@@ -57,14 +53,6 @@ def test_whole_numbers_are_played_with_whole_numbers(tmp_path: Path) -> None:
     assert isinstance(value.rounded, int)
 
 
-def test_both_games_of_an_iteration_have_the_same_values(tmp_path: Path) -> None:
-    config = tuning(tmp_path, "iterations = 5\npairs_per_iteration = 2\nconcurrency = 1")
-    _, _, executor = tune(config)
-    for iteration in range(5):
-        first, *others = executor.values[4 * iteration : 4 * iteration + 4]
-        assert all(other == first for other in others)
-
-
 def test_a_failed_tuning_resumes_with_the_same_values(tmp_path: Path) -> None:
     text = "iterations = 12\npairs_per_iteration = 1\nconcurrency = 1"
     _, whole, _ = tune(tuning(tmp_path / "whole", text))
@@ -92,14 +80,6 @@ def test_values_follow_from_the_journal_of_concurrent_games(tmp_path: Path) -> N
     after = [json.loads(line) for line in (tmp_path / "tune.jsonl").read_text("utf-8").splitlines()[1:]]
     assert after[: len(entries)] == entries
     assert sorted(entry["number"] for entry in after) == list(range(40))
-
-
-def test_games_of_another_tuning_are_refused(tmp_path: Path) -> None:
-    tune(tuning(tmp_path, "iterations = 2\npairs_per_iteration = 1"))
-    with pytest.raises(JournalError, match=r"iterations: 2 .*3"):
-        tune(tuning(tmp_path, "iterations = 3\npairs_per_iteration = 1"))
-    _, campaign, _ = tune(tuning(tmp_path, "iterations = 3\npairs_per_iteration = 1"), restart=True)
-    assert campaign.resumed == 0
 
 
 def test_the_result_is_written_as_json_and_svg(tmp_path: Path) -> None:
@@ -147,18 +127,3 @@ def test_standard_error_grows_with_correlation() -> None:
     assert np.mean(walks) > 300 * np.mean(errors)
     assert standard_error(np.ones(100)) == 0
     assert standard_error(noise[0, :19]) is nan
-
-
-def test_a_game_takes_its_values_to_other_processes() -> None:
-    game = pickle.loads(pickle.dumps(TunedGame(7, {1: {"cpuct": 2.0}})))
-    assert game == 7
-    assert game.changes == {1: {"cpuct": 2.0}}
-
-
-def test_a_mistake_in_the_file_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "tune.toml"
-    path.write_text("[parameters.cpuct]\nmin = 3\nmax = 1\nc_end = 0.1\n", "utf-8")
-    assert main(["tune", str(path)]) == 2
-    assert capsys.readouterr().err == (
-        f"wavefront: {path}: [parameters.cpuct]: min 3 is not below max 1: exchange them\n"
-    )
