@@ -95,19 +95,6 @@ def test_two_policies_are_mixed_and_no_tree_holds_values_of_both(
     assert values(session.search(ONE)) == values(alone[OLD])
 
 
-def test_pool_mixes_policies_as_a_session_does(operator: Operator, session: Session, tmp_path: Path) -> None:
-    second = str(operator.file("second", NEW))
-    with SearchPool() as pool:
-        for share in (0.0, 1.0):
-            options = operator.options.changed(human_weights=second, human_mix=share, **PEOPLE)
-            session.options = options
-            player = pool.player(options)
-            found = player.search(Game(), ONE, play=True).result(60)
-            assert found.best_move == session.search(ONE, play=True).best_move
-            assert hash_of(OLD) in found.network
-            player.close()
-
-
 def test_a_pool_waits_as_long_as_a_person_would(operator: Operator) -> None:
     options = operator.options.changed(human_time=True, **PEOPLE)
     with SearchPool() as pool:

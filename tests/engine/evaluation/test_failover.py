@@ -7,6 +7,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -77,18 +78,14 @@ def search_through(options: Options, action: Callable[[], None], *, fallback: bo
     return said
 
 
-def test_a_search_continues_at_the_next_when_the_first_is_killed(
-    two: tuple[RunningEvaluator, RunningEvaluator],
+@pytest.mark.parametrize("end", [RunningEvaluator.kill, RunningEvaluator.drain])
+def test_a_search_continues_at_the_next_when_the_first_ends(
+    two: tuple[RunningEvaluator, RunningEvaluator], end: Callable[[RunningEvaluator], None]
 ) -> None:
     first, second = two
-    said = search_through(RANDOM.changed(evaluator=addresses(*two)), first.kill)
-    assert f"evaluator lost: the evaluator at {first.address} is gone" in said[0]
-    assert any(line.startswith(f"using the evaluator at {second.address}, as ") for line in said)
-
-
-def test_search_continues_at_next_when_first_drains(two: tuple[RunningEvaluator, RunningEvaluator]) -> None:
-    first, second = two
-    said = search_through(RANDOM.changed(evaluator=addresses(*two)), first.drain)
+    said = search_through(RANDOM.changed(evaluator=addresses(*two)), partial(end, first))
+    killed = f"evaluator lost: the evaluator at {first.address} is gone" in said[0]
+    assert killed == (end is RunningEvaluator.kill)
     assert any(f"using the evaluator at {second.address}" in line for line in said)
 
 
@@ -106,6 +103,26 @@ def test_one_that_has_drained_and_is_gone_is_not_waited_for(
 
     said = search_through(RANDOM.changed(evaluator=first.address), drain, fallback=True)
     assert "starting an evaluator of its own instead" in said
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a drain needs SIGTERM")
+def test_engine_starts_its_own_when_a_hanging_evaluator_drains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its device never answers: it drains, and does not end."""
+    plugin = Plugin(tmp_path / "plugin")
+    for variable, value in {"PYTHONPATH": str(tmp_path / "plugin"), **plugin.environment}.items():
+        monkeypatch.setenv(variable, value)
+    with RunningEvaluator(tmp_path, "a", "--backend", "plugin", "--hang-s", "1000") as given:
+
+        def drain() -> None:
+            plugin.hang()
+            psutil.Process(given.pid).terminate()
+
+        said = search_through(RANDOM.changed(evaluator=given.address), drain, fallback=True)
+        plugin.work()
+    assert "starting an evaluator of its own instead" in said
+    assert sum("evaluator lost" in line for line in said) == 1
 
 
 def test_the_last_resort_is_an_evaluator_of_its_own(two: tuple[RunningEvaluator, RunningEvaluator]) -> None:
@@ -169,21 +186,6 @@ def test_one_that_is_degraded_is_left_and_gone_back_to(
         assert f"{first.address} is degraded (" in line or "the device hangs" in line
         plugins[0].work()
         assert next(choices) == f"using the evaluator at {first.address}"
-
-
-def test_the_first_one_is_gone_back_to_once_it_is_there_again(
-    two: tuple[RunningEvaluator, RunningEvaluator], hasty: None
-) -> None:
-    first, second = two
-    said: queue.SimpleQueue[str] = queue.SimpleQueue()
-    with closing(Session(RANDOM.changed(evaluator=addresses(*two)), log=said.put)) as session:
-        with endless_search(session):
-            first.kill()
-            assert "evaluator lost" in said.get(timeout=60)
-            assert second.address in said.get(timeout=60)
-            first.start()
-            assert said.get(timeout=60) == f"using the evaluator at {first.address}"
-        assert said.empty()
 
 
 def test_between_searches_too_the_first_that_is_well_is_connected(

@@ -3,12 +3,13 @@
 
 from collections.abc import Iterator
 from time import perf_counter
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
 
-from engine._core import Batch, Game, evaluate_randomly
+from engine._core import Batch, Game, Tree, evaluate_randomly
 from engine.evaluation.errors import NetworkChangedError
 from engine.evaluation.link.encoding import position_batch
 from engine.evaluation.link.process import EvaluatorSettings
@@ -102,38 +103,31 @@ def test_lost_evaluator_owes_no_late_results(evaluator: PooledEvaluator[str]) ->
     assert not pipeline.in_flight
 
 
-def test_late_result_of_a_joined_batch_goes_to_the_cache() -> None:
-    class Evaluator:
-        def add(self, pipeline: object, batch: Batch) -> None:
-            pass
-
+def joined() -> tuple[Tree, PooledPipeline[str], Batch, EvaluationBatch]:
+    """A pipeline that has given its batch to an evaluator which joins it with others, and the answer."""
+    evaluator: Any = SimpleNamespace(add=lambda pipeline, batch: None)
     tree = new_tree(Game())
-    evaluator: Any = Evaluator()
     pipeline = PooledPipeline("search", tree, evaluator, KEY, "hash", RULE)
     batch = pipeline.take()
     tree.collect(batch, 8)
-    logits, wdl, moves_left = evaluate_randomly(batch)
+    answer = EvaluationBatch(*evaluate_randomly(batch))
     pipeline.submit(batch)
+    return tree, pipeline, batch, answer
+
+
+def test_late_result_of_a_joined_batch_goes_to_the_cache() -> None:
+    tree, pipeline, batch, answer = joined()
     pipeline.abandon()
     assert not pipeline.waits_for(batch)
-    assert not pipeline.apply(batch, EvaluationBatch(logits, wdl, moves_left)), "nobody waits for it"
+    assert not pipeline.apply(batch, answer), "nobody waits for it"
     assert tree.root_info().visits == 0
     assert tree.collect(pipeline.take(), 8).cache_hits == 1
 
 
 def test_failure_of_a_batch_stays_when_another_one_is_answered() -> None:
-    class Evaluator:
-        def add(self, pipeline: object, batch: Batch) -> None:
-            pass
-
-    tree, evaluator = new_tree(Game()), Evaluator()
-    pipeline = PooledPipeline("search", tree, cast("PooledEvaluator[str]", evaluator), KEY, "hash", RULE)
-    batch = pipeline.take()
-    tree.collect(batch, 8)
-    logits, wdl, moves_left = evaluate_randomly(batch)
-    pipeline.submit(batch)
+    _, pipeline, batch, answer = joined()
     failure = pipeline.failure = NetworkChangedError("the evaluator has another network now")
-    assert pipeline.apply(batch, EvaluationBatch(logits, wdl, moves_left))
+    assert pipeline.apply(batch, answer)
     assert pipeline.failure is failure
 
 

@@ -3,7 +3,6 @@
 
 from collections.abc import Iterator
 from concurrent.futures import Future, wait
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -59,31 +58,6 @@ def searches(pool: SearchPool, options: Options, count: int, nodes: int) -> list
 
 def all_connected(pool: SearchPool, options: Options) -> bool:
     return all(link.client is not None for link in pool.links(options))
-
-
-def test_all_of_them_work(pool: SearchPool, three: list[RunningEvaluator]) -> None:
-    options = RANDOM.changed(evaluator=addresses(*three))
-    eventually(lambda: all_connected(pool, options))
-    reports = [future.result(60) for future in searches(pool, options, 24, 2000)]
-    assert all(report.nodes >= 2000 and not report.ended_early for report in reports)
-    shares = [positions(evaluator) for evaluator in three]
-    assert sum(shares) >= sum(report.evaluations for report in reports)
-    assert min(shares) > 0  # How much each gets depends on its speed, and a busy machine slows one down.
-
-
-def test_more_games_at_once_are_recommended_for_more_evaluators(
-    pool: SearchPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sleeping_devices.install(tmp_path / "plugins")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "plugins"))
-    flags = ["--backend", "sleeping:base=2,each=0.1", "--no-latency-cache"]
-    with RunningEvaluator(tmp_path, "a", *flags) as first, RunningEvaluator(tmp_path, "b", *flags) as second:
-        games = {}
-        for used in ((first,), (second,), (first, second)):
-            options = RANDOM.changed(evaluator=addresses(*used))
-            eventually(partial(all_connected, pool, options))
-            games[used] = pool.recommended_games(options)
-    assert abs(games[first, second] - (games[first,] + games[second,])) <= 1
 
 
 def test_the_faster_one_does_more(pool: SearchPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

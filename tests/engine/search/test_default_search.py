@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The core's tree with default options against the plain search of docs/explanation/search.md, visit by
 visit, through games in which the tree is kept. Errors of the network do not correct its values
-(core/tree/test_bias.py), as those of abandoned positions are forgotten step by step."""
+(core/tree/test_values.py), as those of abandoned positions are forgotten step by step."""
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -102,20 +102,9 @@ def found(evaluation: Any) -> tuple[float, float, float]:
 @pytest.mark.integration
 @pytest.mark.parametrize(
     ("fen", "moves"),
-    [
-        (START, []),
-        (START, SHUFFLED),
-        (MIDDLEGAME, []),
-        (PAWN_ENDING, []),
-        (PAWNS, []),
-        (BISHOPS, []),
-        (ROOK, []),
-        (FIFTY_MOVES, []),
-        (BLOCKED, []),
-        (MATE_IN_TWO, []),
-        (ROOK_AND_KING, []),
-        (LOST, []),
-    ],
+    [(START, SHUFFLED)]
+    + [(fen, []) for fen in (START, MIDDLEGAME, PAWN_ENDING, PAWNS, BISHOPS, ROOK, FIFTY_MOVES)]
+    + [(fen, []) for fen in (BLOCKED, MATE_IN_TWO, ROOK_AND_KING, LOST)],
 )
 def test_searches_of_a_game_are_those_of_the_formulas(fen: str, moves: list[str]) -> None:
     both = Both(fen, moves)
@@ -146,34 +135,21 @@ def test_searches_after_random_openings_are_those_of_the_formulas(seed: int) -> 
 
 
 @pytest.mark.parametrize(
-    ("fen", "other"),
+    ("fen", "visits", "other"),
     [
-        (PAWNS, {"transposition_visits": 0}),
-        (ROOK, {"sticky_endgames": False}),
-        (BISHOPS, {"two_fold_draws": False}),
-        (TWO_ROOKS, {"moves_left_max_effect": 0.0}),
+        (PAWNS, 2000, {"transposition_visits": 0}),
+        (ROOK, 2000, {"sticky_endgames": False}),
+        (BISHOPS, 2000, {"two_fold_draws": False}),
+        (TWO_ROOKS, 2000, {"moves_left_max_effect": 0.0}),
+        (PAWN_ENDING, 1000, {"value_choice_share": 1.0}),
+        (MIDDLEGAME, 1000, {"value_choice_deviations": 0.0}),
     ],
 )
-def test_each_option_changes_what_is_compared(fen: str, other: dict[str, Any]) -> None:
-    values = []
+def test_each_option_changes_what_is_compared(fen: str, visits: int, other: dict[str, Any]) -> None:
+    found = []
     for rules in (RULES, replace(RULES, **other)):
         plain = PlainSearch(game(fen), rules)
-        plain.run(2000)
-        values.append((plain.root.q, {move: child.visits for move, child in plain.root.children.items()}))
-    assert values[0] != values[1]
-
-
-@pytest.mark.parametrize(
-    ("fen", "other"),
-    [
-        (PAWN_ENDING, {"value_choice_share": 1.0}),
-        (MIDDLEGAME, {"value_choice_deviations": 0.0}),
-    ],
-)
-def test_the_choice_by_value_and_its_doubt_change_the_move(fen: str, other: dict[str, Any]) -> None:
-    chosen = []
-    for rules in (RULES, replace(RULES, **other)):
-        plain = PlainSearch(game(fen), rules)
-        plain.run(1000)
-        chosen.append(plain.ranked()[0])
-    assert chosen[0] != chosen[1]
+        plain.run(visits)
+        counts = {move: child.visits for move, child in plain.root.children.items()}
+        found.append((plain.root.q, counts, plain.ranked()[0]))
+    assert found[0] != found[1]

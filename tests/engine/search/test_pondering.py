@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Thinking on the opponent's time: what is searched, what is shown, and what is left after a miss."""
+"""Thinking on the opponent's time: what is searched and what is shown."""
 
 from collections.abc import Callable, Iterator
 
@@ -13,7 +13,7 @@ from engine.search.report import Report
 from engine.search.session import Session
 
 MOVES = ["e2e4", "e7e5", "g1f3"]
-EXPECTED, OTHER = "b8c6", "g8f6"
+EXPECTED = "b8c6"
 PONDER = Limits(clock=Clock(60_000, 60_000), ponder=True)
 
 
@@ -69,14 +69,3 @@ def test_after_a_hit_the_search_continues_with_what_was_searched(session: Sessio
     # Draws by a repetition that has become part of the game are searched again.
     assert last.nodes >= 0.98 * shown[0].nodes
     assert last.playouts >= shown[0].playouts, "those on the opponent's time are counted"
-
-
-def test_tree_of_the_move_played_remains_after_a_miss(session: Session) -> None:
-    known = Session(Options(smart_pruning_factor=0.0, minibatch_size=32), in_process=True)
-    known.set_position(moves=MOVES)
-    known.search(Limits(nodes=3000))
-    before = visits_of(known, OTHER)
-    known.close()
-    assert before > 10
-    pondered(session, SearchControl.stop)
-    assert visits_of(session, OTHER) == before

@@ -141,15 +141,6 @@ def test_a_pooled_search_finds_what_a_search_of_its_own_finds(pool: SearchPool) 
         assert other.result(60).nodes == 200
 
 
-def test_players_with_different_settings_share_the_evaluator(own_pool: SearchPool) -> None:
-    futures = [
-        own_pool.player(RANDOM.changed(cpuct=cpuct)).search(Game(), Limits(nodes=200)) for cpuct in (0.5, 3.0)
-    ]
-    reports = [future.result(60) for future in futures]
-    assert len(own_pool.evaluator_pids()) == 1
-    assert reports[0].lines != reports[1].lines
-
-
 def test_search_ends_before_a_visit_when_its_clock_ran_out(pool: SearchPool) -> None:
     clock = Limits(clock=Clock(white_ms=2000, black_ms=2000))
     report = pool.player(RANDOM).search(Game(), clock, clock_started=perf_counter() - 3600).result(60)
@@ -171,17 +162,6 @@ def test_visits_that_need_no_evaluation_count_towards_the_limit(pool: SearchPool
     fen = "8/8/8/8/4k3/8/4p3/4K3 w - - 90 100"  # The game is over after a few plies of most lines.
     futures = [pool.player(RANDOM).search(Game(fen), Limits(nodes=nodes)) for nodes in (50, 51, 52, 53)]
     assert [future.result(60).nodes for future in futures] == [50, 51, 52, 53]
-
-
-def test_a_search_that_the_cache_answers_continues(pool: SearchPool) -> None:
-    # Without searched values, which the cache keeps too: they would change the second search.
-    player = pool.player(RANDOM.changed(minibatch_size=1, batches_in_flight=1, transposition_visits=0))
-    first = player.search(Game(), Limits(nodes=100)).result(60)
-    player.new_game()  # Its tree is forgotten, the evaluations are not.
-    second = player.search(Game(), Limits(nodes=100)).result(60)
-    assert second.nodes == first.nodes == 100
-    assert second.evaluations == 0
-    assert second.lines == first.lines
 
 
 async def test_a_waiting_task_that_is_cancelled_leaves_the_pool_alone(pool: SearchPool) -> None:
@@ -236,14 +216,6 @@ def test_a_fault_in_one_search_does_not_end_the_others(pool: SearchPool) -> None
     assert good.result(60).nodes == 50
 
 
-def test_a_wrong_network_is_reported(pool: SearchPool) -> None:
-    from engine.evaluation.errors import NoEvaluatorError
-
-    future = pool.player(Options(weights="no-such-file.pb.gz")).search(Game(), Limits(nodes=10))
-    with pytest.raises(NoEvaluatorError, match="no-such-file"):
-        future.result(60)
-
-
 def test_closing_ends_searches_and_evaluators() -> None:
     pool = SearchPool()
     player = pool.player(RANDOM)
@@ -257,45 +229,6 @@ def test_closing_ends_searches_and_evaluators() -> None:
     assert not alive
     with pytest.raises(RuntimeError, match="closed"):
         pool.player(RANDOM)
-
-
-def test_search_goes_on_when_another_one_joins_it(pool: SearchPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While it was alone the core exchanged its batches; then Python must, and joins both searches'."""
-    began, joined, grown = Event(), Event(), Event()
-    at_joining: list[int] = []
-    alone: list[object] = []
-    lend = PooledPipeline.lend
-
-    def recorded(pipeline: PooledPipeline[Any]) -> Any:
-        if at_joining:
-            alone.append(pipeline)
-        return lend(pipeline)
-
-    monkeypatch.setattr(PooledPipeline, "lend", recorded)
-
-    def look_at_first(_search: Search, tree: Tree) -> float:
-        visits = tree.root_info().visits
-        began.set()
-        if joined.is_set() and not at_joining:
-            at_joining.append(visits)
-        if at_joining and visits > at_joining[0] + 2000:
-            grown.set()
-        return perf_counter() + 0.01
-
-    def look_at_second(_search: Search, tree: Tree) -> float:
-        joined.set()
-        return perf_counter() + 0.01
-
-    first, second = pool.player(RANDOM), pool.player(RANDOM)
-    futures = [first.search(Game(), Limits(infinite=True), observer=Observer(0.2, look_at_first))]
-    assert began.wait(60)
-    futures.append(second.search(Game(), Limits(infinite=True), observer=Observer(0.01, look_at_second)))
-    assert joined.wait(60)
-    assert grown.wait(60)
-    assert not alone, "the other one would wait"
-    for player in (first, second):
-        player.stop()
-    assert all(future.result(60).nodes for future in futures)
 
 
 def test_lone_search_with_nodes_continues_when_another_joins(pool: SearchPool) -> None:
@@ -313,7 +246,9 @@ def test_lone_search_with_nodes_continues_when_another_joins(pool: SearchPool) -
         other.result(60)
 
 
-def test_an_observer_sees_a_search_as_it_continues(pool: SearchPool) -> None:
+@pytest.mark.parametrize("fen", [None, "8/8/4k3/8/8/3K4/8/8 w - - 0 1"])
+def test_an_observer_sees_a_search_as_it_continues(pool: SearchPool, fen: str | None) -> None:
+    """Of bare kings, every line is over: no answer of the evaluator wakes the pool any more."""
     seen: list[tuple[int, int]] = []
     enough = Event()
 
@@ -324,52 +259,12 @@ def test_an_observer_sees_a_search_as_it_continues(pool: SearchPool) -> None:
         return perf_counter() + 0.01
 
     player = pool.player(RANDOM)
-    future = player.search(Game(), Limits(infinite=True), observer=Observer(0.01, look))
+    future = player.search(Game(fen), Limits(infinite=True), observer=Observer(0.01, look))
     assert enough.wait(60)
     player.stop()
     assert future.result(60).nodes >= seen[-1][0]
     assert all(0 <= nodes <= visits for nodes, visits in seen)
     assert seen == sorted(seen)
-
-
-def test_an_observer_sees_a_search_that_has_nothing_left_to_do(pool: SearchPool) -> None:
-    """Every line ends in a decided game: no answer of the evaluator wakes the pool any more."""
-    looks: list[int] = []
-    enough = Event()
-
-    def look(search: Search, tree: Tree) -> float:
-        looks.append(search.report().nodes)
-        if len(looks) == 3:
-            enough.set()
-        return perf_counter() + 0.01
-
-    player = pool.player(RANDOM)
-    drawn = Game("8/8/4k3/8/8/3K4/8/8 w - - 0 1")
-    future = player.search(drawn, Limits(infinite=True), observer=Observer(0.01, look))
-    assert enough.wait(60)
-    player.stop()
-    future.result(60)
-
-
-def test_search_says_why_it_ended_when_its_evaluator_is_lost(own_pool: SearchPool) -> None:
-    with SearchPool() as owner:
-        owner.player(RANDOM).search(Game(), Limits(nodes=10)).result(60)
-        (client,) = owner.connections(RANDOM)
-        (pid,) = owner.evaluator_pids()
-        begun = Event()
-        options = RANDOM.changed(evaluator=client.address, backend="auto")
-
-        def look(search: Search, tree: Tree) -> float:
-            if search.report().nodes:
-                begun.set()
-            return perf_counter() + 0.01
-
-        future = own_pool.player(options).search(Game(), Limits(infinite=True), observer=Observer(0.01, look))
-        assert begun.wait(60)
-        assert psutil.Process(pid).is_running()
-    report = future.result(60)
-    assert report.nodes > 0
-    assert report.ended_early
 
 
 def test_a_cancelled_coroutine_is_closed_and_an_error_is_its_result(pool: SearchPool) -> None:

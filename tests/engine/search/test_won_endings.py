@@ -93,27 +93,13 @@ def test_a_bare_king_is_mated_without_tables(ending: str, tables: chess.syzygy.T
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize(("ending", "bare"), [("Q", ""), ("R", ""), ("BN", ""), ("Q", "R"), ("R", "N")])
+@pytest.mark.parametrize(
+    ("ending", "bare"), [("Q", ""), ("R", ""), ("BN", ""), ("P", ""), ("Q", "R"), ("R", "N")]
+)
 def test_won_endings_are_won_by_default(ending: str, bare: str, tables: chess.syzygy.Tablebase) -> None:
     random, playing = Random(9), session()
     fens = [won_position(ending, tables, random, bare).fen() for _ in range(4)]
     assert all(mates(fen, 30, tables, playing) for fen in fens)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("nodes", [100, 3000])
-@pytest.mark.parametrize(
-    ("ending", "bare"), [("Q", ""), ("R", ""), ("BB", ""), ("BN", ""), ("Q", "R"), ("R", "N")]
-)
-def test_won_endings_are_won_by_the_included_network(
-    ending: str, bare: str, nodes: int, tables: chess.syzygy.Tablebase
-) -> None:
-    random = Random(nodes)
-    for path in [""] if bare else ["", NONE]:
-        playing = Session(Options(weights="wavefront-cpu", syzygy_path=path))
-        fens = [won_position(ending, tables, random, bare).fen() for _ in range(50)]
-        assert all(mates(fen, nodes, tables, playing) for fen in fens)
-        playing.close()
 
 
 def test_a_level_has_neither_tables_nor_solved_endings() -> None:

@@ -71,23 +71,17 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("fen", "reason"), REFUSED)
+REFUSED_IN_CHESS960 = [
+    ("4k3/8/8/8/8/8/8/1R1RK3 w DB - 0 1", "two rooks on the same side of White's king"),
+    ("4k3/8/8/8/8/8/8/R3K3 w E - 0 1", "there is no rook on e1"),
+    ("1k6/8/8/8/8/8/8/R3K3 w q - 0 1", "castling right 'q': there is no rook"),
+]
+
+
+@pytest.mark.parametrize(("fen", "reason"), REFUSED + REFUSED_IN_CHESS960)
 def test_refuses_with_a_reason(fen: str, reason: str) -> None:
     with pytest.raises(ValueError, match=re.escape(reason)):
-        Game(fen)
-
-
-@pytest.mark.parametrize(
-    ("fen", "reason"),
-    [
-        ("4k3/8/8/8/8/8/8/1R1RK3 w DB - 0 1", "two rooks on the same side of White's king"),
-        ("4k3/8/8/8/8/8/8/R3K3 w E - 0 1", "there is no rook on e1"),
-        ("1k6/8/8/8/8/8/8/R3K3 w q - 0 1", "castling right 'q': there is no rook"),
-    ],
-)
-def test_refuses_nonsense_castling_in_chess960(fen: str, reason: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(reason)):
-        Game(fen, chess960=True)
+        Game(fen, chess960=(fen, reason) in REFUSED_IN_CHESS960)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from engine._core import Game, encode, policy_index, policy_move, policy_moves
 from engine.evaluation.link.encoding import encode_games
-from protocol.batch import POSITION_DTYPE, PositionBatch
+from protocol.batch import POSITION_DTYPE
 from tests.engine.core.chess.games import random_games
 from tests.engine.core.encoding import reference_encoder
 from tests.engine.core.encoding.reference_encoder import FILLS, FORMATS
@@ -143,17 +143,6 @@ def test_lc0_repetition_differs_after_a_pinned_en_passant() -> None:
     assert game.repetitions == 1
     positions, *_ = encode([game], 1, "no")
     assert positions.view(POSITION_DTYPE).reshape(-1)[0]["planes"][12] == 0
-
-
-def test_games_become_a_batch() -> None:
-    games = [Game(), Game("R6R/3Q4/1Q4Q1/4Q3/2Q4Q/Q4Q2/pp1Q4/kBNN1KB1 w - - 0 1")]
-    batch, transforms = encode_games(games, input_format=1)
-    assert isinstance(batch, PositionBatch)
-    assert batch.positions.dtype == POSITION_DTYPE
-    assert batch.positions.shape == (2,)
-    assert batch.move_offsets.tolist() == [0, 20, 20 + 218]
-    assert batch.moves.dtype == np.uint16
-    assert transforms.tolist() == [0, 0]
 
 
 def test_no_games_become_an_empty_batch() -> None:

@@ -101,14 +101,3 @@ def test_distances(name: str, kind: str, folder: Path) -> None:
             compared += 1
             assert tables.probe_dtz(Game(board.fen())) == oracle.probe_dtz(board), board.fen()
     assert tables.take_complaints() == []
-
-
-def test_one_value_for_all_positions(folder: Path) -> None:
-    random = Random(1)
-    write_table(folder / "KRBvKN.rtbw", random, only_value=3)
-    write_table(folder / "KRBvKN.rtbz", random, only_value=0, distances=Distances(lists=[[], [], [7], []]))
-    tables = Tablebases([folder])
-    board = quiet_position("KRBvKN", random)
-    while chess.popcount(board.occupied_co[board.turn]) != 3:
-        board = quiet_position("KRBvKN", random)
-    assert tables.probe_wdl(Game(board.fen())) == 1

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Values and distances of positions, against python-chess and recorded results."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -13,7 +12,7 @@ import pytest
 
 from engine._core import Game, Tablebases
 from tests.engine.core.syzygy.positions import random_position
-from tests.paths import DATA, TABLES
+from tests.paths import TABLES
 
 POSITIONS = 200
 """Of each table."""
@@ -51,21 +50,6 @@ def test_captures_en_passant_count(tables: Tablebases, oracle: chess.syzygy.Tabl
     random = Random(1)
     for _ in range(500):
         compare(random_position("KPvKP", random, en_passant=True), tables, oracle)
-
-
-def test_recorded_results(tables: Tablebases) -> None:
-    lines = (DATA / "syzygy" / "probes.jsonl").read_text().splitlines()
-    assert len(lines) > 400
-    for line in lines:
-        record = json.loads(line)
-        game = Game(record["fen"])
-        assert tables.probe_wdl(game) == record["wdl"], record["fen"]
-        assert tables.probe_dtz(game) == record["dtz"], record["fen"]
-        for move, wdl in record["moves"].items():
-            after = game.copy()
-            after.push_uci(move)
-            reply = tables.probe_wdl(after)
-            assert reply is not None and -reply == wdl, (record["fen"], move)
 
 
 @pytest.mark.parametrize(

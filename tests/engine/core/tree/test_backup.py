@@ -9,14 +9,6 @@ from engine._core import Batch, evaluate_randomly
 from tests.engine.core.tree.search_helpers import MIDDLEGAME, children_by_move, game, new_tree, search
 
 
-def test_visits_of_root_are_one_more_than_those_of_its_moves() -> None:
-    tree = new_tree(game(MIDDLEGAME))
-    search(tree, 3000)
-    assert tree.root_info().visits == 3000
-    assert sum(child.visits for child in tree.children()) == 2999
-    assert all(child.in_flight == 0 for child in tree.children())
-
-
 def test_root_value_is_the_mean_of_its_visits() -> None:
     tree = new_tree(game(MIDDLEGAME), sticky_endgames=False)
     batch = Batch(1)

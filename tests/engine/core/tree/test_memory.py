@@ -137,10 +137,3 @@ def test_hashfull_is_the_part_of_the_memory_in_use(new_tree: NewTree) -> None:
         info = tree.root_info()
         assert info.hashfull == pytest.approx(1000 * info.memory_bytes / (8 * MIB), rel=0.02, abs=1)
         assert info.hashfull == pytest.approx(visits * 185 * 1000 / (8 * MIB), rel=0.15)
-
-
-def test_a_visited_node_takes_at_most_300_bytes(new_tree: NewTree) -> None:
-    # 40 legal moves at the root, about 35 in the tree.
-    tree = new_tree(game("r1bq1rk1/pp2bppp/2n1pn2/3p4/3P4/2NBPN2/PP3PPP/R1BQ1RK1 w - - 0 9"), cache_bytes=0)
-    search(tree, 20000, batch_size=256)
-    assert tree.root_info().memory_bytes / 20000 <= 300 - 96  # 96: the record in the evaluation cache

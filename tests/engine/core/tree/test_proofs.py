@@ -30,14 +30,6 @@ def test_forced_mates_are_proven(fen: str, value: int, plies: int, best: str) ->
     assert len(line.moves) == proof.plies
 
 
-def test_proven_values_are_exact() -> None:
-    tree = new_tree(game("6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1"))
-    search(tree, 3000)
-    mate = children_by_move(tree)["a1a8"]
-    assert (mate.evaluation.q, mate.evaluation.d, mate.evaluation.m) == (1.0, 0.0, 1.0)
-    assert proof_of(mate).plies == 1
-
-
 def test_without_sticky_endgames_nothing_moves_up() -> None:
     tree = new_tree(game("kbK5/pp6/1P6/8/8/8/8/R7 w - - 0 1"), sticky_endgames=False)
     search(tree, 5000)

@@ -4,7 +4,7 @@
 import pytest
 
 from engine._core import Game
-from tests.engine.core.tree.search_helpers import MIDDLEGAME, children_by_move, game, new_tree, params, search
+from tests.engine.core.tree.search_helpers import MIDDLEGAME, children_by_move, game, new_tree, search
 
 ALL = 1000
 """Positions before the root that a tree keeps for analysis."""
@@ -103,19 +103,6 @@ def test_positions_evaluated_before_come_from_the_cache() -> None:
     tree.clear()
     search(tree, 2000)
     assert tree.root_info().evaluations > 0
-
-
-def test_settings_that_evaluations_depend_on_clear_tree_and_cache() -> None:
-    tree = new_tree(game(MIDDLEGAME))
-    search(tree, 500)
-    tree.set_params(params(cpuct=2.5))
-    assert tree.root_info().visits == 500
-    tree.set_params(params(cpuct=2.5, draw_score=-0.5))  # matters when moves are chosen
-    assert tree.root_info().visits == 500
-    tree.set_params(params(cpuct=2.5, policy_temperature=1.0))
-    assert tree.root_info().visits == 0
-    search(tree, 500)
-    assert tree.root_info().evaluations > 100
 
 
 @pytest.mark.parametrize("plies", [0, 1, 2, 3, 4])

@@ -6,17 +6,16 @@ import math
 import pytest
 
 from engine._core import Tree
-from tests.engine.core.tree.search_helpers import MIDDLEGAME, game, new_tree, params, search
-
-LOST = "7k/8/5K2/6Q1/8/8/8/8 b - - 0 1"
+from tests.engine.core.tree.search_helpers import MIDDLEGAME, game, new_tree, search
 
 
-def test_the_deviation_of_what_is_proven_is_nothing() -> None:
-    tree = new_tree(game(LOST), value_choice_deviations=0.5)
+def test_there_is_no_deviation_nor_doubt_of_what_is_proven() -> None:
+    tree = new_tree(game("7k/8/5K2/6Q1/8/8/8/8 b - - 0 1"), value_choice_deviations=2.0)
     search(tree, 20000)
     proven = [child for child in tree.children() if child.proof is not None and child.visits > 10]
-    assert proven
-    assert all(child.deviation == 0 for child in proven)
+    lost = [line for line in tree.lines(100) if line.proof is not None and line.proof.value]
+    assert proven and lost
+    assert all(child.deviation == 0 for child in proven) and all(line.doubt == 0 for line in lost)
 
 
 def test_many_visits_leave_the_deviation_right() -> None:
@@ -67,19 +66,3 @@ def test_a_line_tells_what_the_choice_takes_off_its_value() -> None:
     plain = new_tree(game(MIDDLEGAME))
     search(plain, 100)
     assert all(line.doubt is None for line in plain.lines(100))
-
-
-def test_there_is_no_doubt_of_what_is_proven() -> None:
-    tree = new_tree(game(LOST), value_choice_deviations=2.0)
-    search(tree, 20000)
-    lost = [line for line in tree.lines(100) if line.proof is not None and line.proof.value]
-    assert lost
-    assert all(line.doubt == 0 for line in lost)
-
-
-def test_tree_starts_afresh_when_deviations_are_wanted() -> None:
-    tree = new_tree(game(MIDDLEGAME))
-    search(tree, 200)
-    assert all(child.deviation == 0 for child in tree.children())
-    tree.set_params(params(value_choice_deviations=0.5))
-    assert tree.root_info().visits == 0

@@ -5,7 +5,6 @@ from pathlib import Path
 from random import Random
 from shutil import copyfile
 
-import chess
 import numpy as np
 import pytest
 
@@ -61,6 +60,13 @@ def distance_after(tables: Tablebases, position: Game, move: str) -> int:
     return 0 if dtz == 0 else -dtz - (1 if dtz > 0 else -1)
 
 
+def shortest_ways(tables: Tablebases, position: Game) -> list[str]:
+    """The winning moves that reach a capture, a pawn move or mate first."""
+    distances = {move: distance_after(tables, position, move) for move in position.legal_moves()}
+    shortest = min(plies for plies in distances.values() if plies > 0)
+    return [move for move, plies in distances.items() if plies == shortest]
+
+
 # -- leaves --------------------------------------------------------------------------------------------------
 
 
@@ -93,6 +99,7 @@ def test_hits_are_counted(tables: Tablebases) -> None:
     assert with_tables.root_info().tablebase_hits > 0
     assert without.root_info().tablebase_hits == 0
     with_tables.set_position(game())
+    search(with_tables, 500)
     assert with_tables.root_info().tablebase_hits == 0
 
 
@@ -184,10 +191,8 @@ def test_the_fifty_move_rule_makes_draws_of_cursed_wins(
 def test_root_moves_keep_the_value(clock: int, tables: Tablebases) -> None:
     random = Random(clock)
     for name in ("KQvKR", "KRvK", "KPvKP", "KBNvK", "KRPvK", "KPvK", "KQvKP"):
-        to_mate = name in (
-            "KRvK",
-            "KBNvK",
-        )  # These wins have one distance, and only its shortest moves are kept.
+        # These wins have one distance, and only its shortest moves are kept.
+        to_mate = name in ("KRvK", "KBNvK")
         for _ in range(15):
             board = random_position(name, random)
             board.halfmove_clock = clock
@@ -246,10 +251,8 @@ def test_win_must_precede_the_fifty_move_rule(fen: str, clock: int, value: int, 
 def test_when_time_runs_short_only_the_shortest_way_is_searched(tables: Tablebases) -> None:
     for clock, some in ((0, False), (52, True)):
         root = game(AGAINST_ROOK.format(clock))
-        distances = {move: distance_after(tables, root, move) for move in root.legal_moves()}
-        shortest = min(plies for plies in distances.values() if plies > 0)
-        tree = new_tree(root, tablebases=tables)
-        assert (tree.root_moves() == [move for move, plies in distances.items() if plies == shortest]) is some
+        moves = new_tree(root, tablebases=tables).root_moves()
+        assert (moves == shortest_ways(tables, root)) is some
 
 
 def test_after_a_repetition_only_the_shortest_way_is_searched(tables: Tablebases) -> None:
@@ -257,12 +260,8 @@ def test_after_a_repetition_only_the_shortest_way_is_searched(tables: Tablebases
     there_and_back = ("f2f8", "e4d4", "f8f2", "d4e4")
     free = new_tree(root, tablebases=tables)
     repeated = new_tree(after(root, *there_and_back), tablebases=tables)
-    distances = {move: distance_after(tables, root, move) for move in root.legal_moves()}
-    shortest = [
-        move for move, plies in distances.items() if plies == min(p for p in distances.values() if p > 0)
-    ]
-    assert repeated.root_moves() == shortest
-    assert len(free.root_moves()) > len(shortest)
+    assert repeated.root_moves() == shortest_ways(tables, root)
+    assert len(free.root_moves()) > len(repeated.root_moves())
 
 
 def test_a_move_that_repeats_is_not_among_many_winning_ones(tables: Tablebases) -> None:
@@ -295,11 +294,9 @@ def test_only_the_shortest_way_is_searched_where_it_ends_in_mate(
 
 
 def test_fast_play_takes_the_shortest_way(tables: Tablebases) -> None:
-    tree = new_tree(game(QUEEN.format(0)), tablebases=tables, syzygy_fast_play=True)
-    root = game(QUEEN.format(0))
-    distances = {move: distance_after(tables, root, move) for move in root.legal_moves()}
-    shortest = min(plies for plies in distances.values() if plies > 0)
-    assert tree.root_moves() == [move for move, plies in distances.items() if plies == shortest]
+    for root in (game(QUEEN.format(0)), game(AGAINST_ROOK.format(0))):
+        tree = new_tree(root, tablebases=tables, syzygy_fast_play=True)
+        assert tree.root_moves() == shortest_ways(tables, root)
 
 
 def test_root_moves_that_were_asked_for_are_chosen_from(tables: Tablebases) -> None:
@@ -348,14 +345,6 @@ def test_lines_show_no_move_that_was_not_asked_for(tables: Tablebases) -> None:
     assert [line.moves[0] for line in tree.lines(9)] == ["h5h3", "h5h4"]
 
 
-def test_without_tables_all_moves_are_searched() -> None:
-    root = game(QUEEN.format(0))
-    assert new_tree(root).root_moves() == root.legal_moves()
-    tree = new_tree(root)
-    search(tree, 20)
-    assert tree.lines(1)[0].by_tables is None
-
-
 def test_tables_come_and_go_with_the_settings(tables: Tablebases) -> None:
     root = game(QUEEN.format(0))
     tree = new_tree(root, tablebases=tables)
@@ -364,19 +353,6 @@ def test_tables_come_and_go_with_the_settings(tables: Tablebases) -> None:
     params.tablebases = None
     tree.set_params(params)
     assert tree.root_moves() == root.legal_moves()
-
-
-def test_chess960_positions_are_known(tables: Tablebases) -> None:
-    root = game("8/8/8/8/8/2k5/8/KQ6 w - - 0 1", chess960=True)
-    assert len(new_tree(root, tablebases=tables).root_moves()) < len(root.legal_moves())
-    castling = game("4k3/8/8/8/8/8/8/2K2R2 w F - 0 1", chess960=True)
-    assert new_tree(castling, tablebases=tables).root_moves() == castling.legal_moves()
-
-
-def test_a_board_of_many_men_asks_for_nothing(tables: Tablebases) -> None:
-    tree = new_tree(game(chess.STARTING_FEN), tablebases=tables)
-    search(tree, 500)
-    assert tree.root_info().tablebase_hits == 0
 
 
 # -- without tables ------------------------------------------------------------------------------------------

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Values of positions that are more than the mean of their visits: known draws, and visits that are noise."""
+"""Values of positions that are more than the mean of their visits: known draws, and corrections by the errors
+of the network in others."""
 
 import pytest
 
 from tests.engine.core.tree.plain_node import Rules
 from tests.engine.core.tree.plain_search import PlainSearch, assert_the_same_search
-from tests.engine.core.tree.search_helpers import MIDDLEGAME, game, new_tree, params, search
+from tests.engine.core.tree.search_helpers import game
 
-PAWN_ENDING = "8/2p5/3p4/KP5r/1R3p1k/8/4P1P1/8 b - - 0 1"
+OPENING = "rnbqkb1r/pp3ppp/4pn2/2pp4/3P4/2N1PN2/PP3PPP/R1BQKB1R w KQkq - 0 6"
+PIECES = "r3k2r/1b4pp/8/3q4/3Q4/8/1B4PP/R3K2R w KQkq - 0 1"
 DRAW_BY_CAPTURE = "8/8/4k3/8/8/4p3/4K3/8 w - - 10 60"
 PAWNS = "4k3/p6p/8/8/8/8/P6P/4K3 w - - 0 1"
 FIFTY_MOVES = "8/8/4k3/8/8/4p2r/4K3/7R w - - 97 100"
@@ -36,10 +38,12 @@ def test_a_position_is_worth_no_less_than_a_repetition() -> None:
         assert plain.root.q != value_without(other, BLOCKED, 500)
 
 
-def test_changed_value_settings_discard_the_tree() -> None:
-    tree = new_tree(game(MIDDLEGAME))
-    search(tree, 200)
-    tree.set_params(params(known_draws="proven"))
-    assert tree.root_info().visits == 0
-    with pytest.raises(ValueError, match="proven"):
-        params(known_draws="some")
+# Moves that share a slot make the searches differ: in these positions they do not, or hardly.
+@pytest.mark.parametrize("fen", [PAWNS, PIECES, OPENING])
+def test_values_are_corrected_by_the_errors_after_the_same_move(fen: str) -> None:
+    plain = assert_the_same_search(fen, 600, Rules(subtree_value_bias=0.7, sticky_endgames=True))
+    assert plain.root.q != value_without(Rules(sticky_endgames=True), fen, 600)
+
+
+def test_values_of_transpositions_are_not_corrected() -> None:
+    assert_the_same_search(PAWNS, 800, Rules(subtree_value_bias=0.7, transposition_visits=4))

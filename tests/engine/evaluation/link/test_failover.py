@@ -3,12 +3,7 @@
 
 import pytest
 
-from engine.evaluation.link.failover import (
-    MOST_SECONDS,
-    RETURN_SECONDS,
-    STEADY_SECONDS,
-    Failover,
-)
+from engine.evaluation.link.failover import MOST_SECONDS, RETURN_SECONDS, STEADY_SECONDS, Failover
 from engine.evaluation.link.health import UNREACHABLE
 
 A, B, C = "tcp://a:1", "tcp://b:1", "tcp://c:1"

@@ -1,17 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An evaluator that is silent as a whole is found out and replaced; one that only takes long is not."""
+"""An evaluator that is silent as a whole is found out; one that only takes long is not."""
 
-import psutil
-import pytest
-
-from engine._core import Game
-from engine.evaluation.link import health
-from engine.evaluation.link.encoding import encode_games
 from engine.evaluation.link.health import PATIENCE_SECONDS, QUIET_SECONDS, Keepalive
-from engine.evaluation.link.link import EvaluatorLink
-from engine.evaluation.link.requests import Requests
-
-BATCH, _ = encode_games([Game()], input_format=1)
 
 
 class Recorded:
@@ -51,24 +41,3 @@ def test_one_that_was_idle_is_given_its_time() -> None:
     looked = Keepalive(client)
     assert not looked.has_stopped(1000.0)
     assert not looked.has_stopped(1000.0 + PATIENCE_SECONDS - 0.1)
-
-
-@pytest.mark.integration
-def test_an_evaluator_that_hangs_is_replaced(link: EvaluatorLink, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "QUIET_SECONDS", 0.1)
-    monkeypatch.setattr(health, "PATIENCE_SECONDS", 0.5)
-    unsent: list[str] = []
-    requests: Requests[str] = Requests(link, "play", unsent.append)
-    assert requests.connect() is not None and link.pid is not None
-    evaluator = psutil.Process(link.pid)
-    evaluator.suspend()
-    assert requests.send(BATCH, "a")
-    while requests.client is not None:
-        assert requests.receive(10) is None
-    assert unsent == ["a"]
-    assert link.wait(60) is requests.connect()
-    assert not evaluator.is_running()
-    assert requests.send(BATCH, "a")
-    while (answer := requests.receive(10)) is None:
-        pass
-    assert answer[0] == "a"

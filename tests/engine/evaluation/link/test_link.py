@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The evaluator's life beside the engine: started, lost, got back, shared, and never left behind."""
 
-import json
 import os
 import queue
 import signal
-import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +19,7 @@ from engine._core import Game
 from engine.evaluation.errors import EvaluatorRefusalError
 from engine.evaluation.link.encoding import encode_games
 from engine.evaluation.link.link import MAX_IDLE_RESTARTS, EvaluatorLink, served_network
-from engine.evaluation.link.process import EvaluatorProcess, EvaluatorSettings, evaluator_command
+from engine.evaluation.link.process import EvaluatorSettings
 from engine.evaluation.link.requests import Requests
 from engine.options import Options
 from evaluator.network import SHIPPED_NETWORK
@@ -30,7 +27,6 @@ from protocol.errors import UnknownNetwork
 from protocol.wire.codec import decode_request, encode
 from protocol.wire.messages import Error, Hello, NetworkInfo, Reply, Welcome
 from tests.engine.uci.uci_process import UciProcess, eventually, sockets_of
-from tests.evaluator.service.plugin import Plugin
 from tests.paths import REPOSITORY
 from tests.programs import run
 
@@ -48,16 +44,6 @@ def evaluators_of(pid: int) -> list[psutil.Process]:
         for child in psutil.Process(pid).children(recursive=True)
         if "evaluator" in " ".join(child.cmdline())
     ]
-
-
-@pytest.fixture
-def served() -> Iterator[str]:
-    """The address of an evaluator that runs by itself."""
-    process = EvaluatorProcess(evaluator_command(EvaluatorSettings.of(RANDOM)))
-    try:
-        yield process.await_ready()
-    finally:
-        assert process.close() == 0
 
 
 def test_the_embedded_evaluator_ends_with_quit() -> None:
@@ -159,21 +145,6 @@ def test_refused_network_is_retried_only_by_an_option(tmp_path: Path) -> None:
             link.wait(60)
 
 
-def test_an_evaluator_that_dies_while_the_engine_idles_is_replaced() -> None:
-    with UciProcess() as engine:
-        engine.sync()
-        engine.send("position startpos")
-        engine.best_move("go nodes 100")
-        (evaluator,) = evaluators_of(engine.pid)
-        evaluator.kill()
-        engine.until("info string evaluator lost")
-        assert engine.sync() == []
-        (another,) = evaluators_of(engine.pid)
-        assert another.pid != evaluator.pid
-        lines = engine.ask("go nodes 5000", "bestmove")
-        assert int(lines[-2].split(" nodes ")[1].split()[0]) > 100
-
-
 def kill_evaluator(link: EvaluatorLink) -> None:
     pid = link.pid
     assert pid is not None
@@ -197,63 +168,6 @@ def test_evaluators_that_nobody_uses_are_not_replaced_for_ever() -> None:
         assert client is not None
         link.lost(client, "nobody is there")  # what a search finds out
         assert link.wait(60) is not client
-
-
-def test_a_missing_evaluator_is_replaced_under_uci() -> None:
-    with UciProcess("Evaluator tcp://127.0.0.1:9", "Backend random") as engine:
-        said = engine.sync()
-        assert any("127.0.0.1:9" in line for line in said)
-        assert any("of its own" in line for line in said)
-        engine.send("position startpos")
-        assert engine.best_move("go nodes 10")
-        assert len(evaluators_of(engine.pid)) == 1
-
-
-@pytest.mark.skipif(os.name != "posix", reason="a drain needs SIGTERM")
-def test_engine_starts_its_own_when_the_evaluator_drains(tmp_path: Path) -> None:
-    """The evaluator has work for ever, as its device hangs: it drains, and does not end."""
-    plugin = Plugin(tmp_path / "plugin")
-    environment = {"PYTHONPATH": f"{REPOSITORY}{os.pathsep}{tmp_path / 'plugin'}", **plugin.environment}
-    serve = [
-        sys.executable,
-        "-m",
-        "evaluator",
-        "serve",
-        "--embedded",
-        "--backend",
-        "plugin",
-        "--hang-s",
-        "1000",
-    ]
-    serving = subprocess.Popen(
-        serve, env={**os.environ, **environment}, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    try:
-        assert serving.stdout is not None
-        address = json.loads(serving.stdout.readline())["address"]
-        with UciProcess(f"Evaluator {address}", "Backend random") as engine:
-            engine.send("position startpos")
-            engine.send("go infinite")
-            engine.until("info depth")
-            plugin.hang()
-            serving.terminate()
-            said = engine.until("info string starting an evaluator of its own instead")
-            nodes = max(
-                int(line.split(" nodes ")[1].split()[0])
-                for line in [*said, *engine.heard]
-                if " nodes " in line
-            )
-            while True:
-                line = engine.until("info depth")[-1]
-                if int(line.split(" nodes ")[1].split()[0]) > nodes + 2000:
-                    break
-            assert serving.poll() is None or serving.returncode == 0
-            lost = [line for line in engine.heard if "evaluator lost" in line]
-            assert len(lost) == 1
-            engine.ask("stop", "bestmove")
-    finally:
-        serving.kill()
-        serving.communicate()
 
 
 class Refusing:

@@ -42,10 +42,7 @@ def test_own_evaluator_loads_them_over_plain_tcp(tmp_path: Path, own_socket: str
 
 
 def test_a_shipped_network_is_loaded_by_its_name(tmp_path: Path) -> None:
-    with (
-        running(tmp_path) as harness,
-        EvaluatorClient(harness.address, timeout=WAIT_S) as client,
-    ):
+    with running(tmp_path) as harness, EvaluatorClient(harness.address, timeout=WAIT_S) as client:
         assert served_network(client, ("wavefront-cpu", "", "")).name == "wavefront-cpu"
         with pytest.raises(LoadFailed, match=f"{Path('wavefront.pb').resolve()}: there is no such file"):
             served_network(client, ("wavefront.pb", "", ""))

@@ -27,18 +27,6 @@ def answered(requests: Requests[str]) -> tuple[str | None, Completed]:
     return answer
 
 
-def test_a_request_is_answered_once(link: EvaluatorLink) -> None:
-    requests: Requests[str] = Requests(link, "play", lambda request: pytest.fail("was answered"))
-    assert requests.connect() is link.client
-    assert requests.send(BATCH, "first")
-    assert list(requests.sent.values()) == ["first"]
-    request, completed = answered(requests)
-    assert request == "first"
-    assert len(completed.result()) == 1
-    assert not requests.sent
-    assert requests.receive(0) is None
-
-
 def test_requests_are_sent_again_when_the_evaluator_is_killed(link: EvaluatorLink) -> None:
     unsent: list[str] = []
     requests: Requests[str] = Requests(link, "play", unsent.append)

@@ -2,7 +2,6 @@
 """Batches of many searches in few requests, with a real evaluator process."""
 
 from collections.abc import Iterator
-from concurrent.futures import wait
 
 import psutil
 import pytest
@@ -110,19 +109,6 @@ def test_searches_of_several_networks_are_answered_by_their_own(
     assert alone[0].lines != alone[1].lines
     for index, report in enumerate(together):
         assert report.lines[0].moves[0] == alone[index % 2].lines[0].moves[0]
-
-
-def test_a_lost_evaluator_is_asked_again_for_every_search(pool: SearchPool) -> None:
-    players = [pool.player(RANDOM) for _ in range(12)]
-    for player in players:
-        player.search(Game(), Limits(nodes=5)).result(60)
-    futures = [player.search(Game(), Limits(nodes=4000)) for player in players]
-    for _ in range(2):
-        (pid,) = pool.evaluator_pids()
-        psutil.Process(pid).kill()
-        while pool.evaluator_pids() in ([], [pid]):
-            wait(futures, timeout=0.01)
-    assert all(future.result(60).nodes >= 4000 for future in futures)
 
 
 def test_an_evaluator_that_hangs_is_replaced(pool: SearchPool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,12 +100,7 @@ def test_a_batch_is_cut_where_that_hides_what_a_call_takes() -> None:
     assert Speed(1056, 4096, [(1, 0.7), (4096, 0.7)]).second_batch == 64  # smaller ones would take as long
     curve = [(8, 0.5), (64, 0.5), (128, 0.7), (512, 2.8)]
     assert Speed(512, 4096, curve).second_batch == 16
-    assert [Speed(512, 4096, curve).milliseconds(size) for size in (1, 96, 128, 1024)] == [
-        0.5,
-        0.6,
-        0.7,
-        5.6,
-    ]
+    assert [Speed(512, 4096, curve).milliseconds(size) for size in (1, 96, 128, 1024)] == [0.5, 0.6, 0.7, 5.6]
     # The search itself takes time for each position. Without it, these two measurements of one H200 gave 32
     # and 128, and a quarter fewer nodes.
     for ms in (0.4493, 0.4566):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine._core import Batch, Game, Tree
+from engine._core import Game, Tree
 from engine.options import Options
 from engine.search.control import SearchControl
 from engine.search.limits import Clock, Limits
@@ -26,7 +26,6 @@ from engine.search.time.keeper import TimeKeeper
 from tests.engine.core.tree.search_helpers import new_tree, search
 
 STARTED = 1000.0
-INCREMENT_MS = 10
 ONE_DEFENCE = "7k/8/4K3/8/8/8/8/5R1R b - - 0 1"
 ONE_GOOD_MOVE = "k7/8/8/8/8/2q5/1P6/K7 w - - 0 1"
 FORCED = "7k/8/8/8/8/8/1r6/K7 w - - 0 1"
@@ -259,39 +258,3 @@ def test_pondering_has_no_limit_of_nodes() -> None:
     watch, tree = watched(Limits(nodes=10, ponder=True), visits=50)
     assert not ends(watch, tree, 0)
     assert watch.visits_left(tree.root_info(), 0) == UNLIMITED_VISITS
-
-
-def spend(
-    tree: Tree, game: Game, clocks: dict[str, float], batch_seconds: float, keeper: TimeKeeper
-) -> tuple[str, float]:
-    """Search for the side to move, with batches of eight that take so long; the move and the seconds."""
-    tree.set_position(game)
-    clock = Clock(int(1000 * clocks["white"]), int(1000 * clocks["black"]), INCREMENT_MS, INCREMENT_MS)
-    task = SearchTask(game, game.legal_moves(), Limits(clock=clock), Options(), STARTED, Random(1), keeper)
-    watch = LimitWatch(tree, task, SearchControl())
-    watch.set_deadlines(tree.root_info())
-    batch = Batch(8)
-    now = STARTED
-    while not watch.is_over(now, tree.root_info(), 0):
-        tree.collect(batch, 8)
-        tree.apply_random(batch)
-        now += batch_seconds
-    watch.finished(now, tree.root_info())
-    return tree.lines(1)[0].moves[0], now - STARTED
-
-
-@pytest.mark.parametrize(("batch_seconds", "lag_seconds"), [(0.002, 0.0), (0.004, 0.002), (0.004, 0.008)])
-def test_game_of_1_s_and_10_ms_a_move_is_not_lost_on_time(batch_seconds: float, lag_seconds: float) -> None:
-    """lag_seconds: what each move costs besides, which the engine does not see."""
-    game = Game()
-    trees = {"white": new_tree(), "black": new_tree()}
-    keepers = {"white": TimeKeeper(), "black": TimeKeeper()}
-    clocks = {"white": 1.0, "black": 1.0}
-    while game.result()[0] == "undecided" and game.ply < 160:
-        side = game.turn
-        move, seconds = spend(trees[side], game, clocks, batch_seconds, keepers[side])
-        clocks[side] -= seconds + lag_seconds
-        assert clocks[side] > 0, f"lost on time at ply {game.ply}"
-        clocks[side] += INCREMENT_MS / 1000
-        game.push_uci(move)
-    assert game.ply > 20

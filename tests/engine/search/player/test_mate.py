@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The limit `mate`: the mate search, and the network's search after it."""
 
-import threading
 from contextlib import closing
 from dataclasses import dataclass, replace
 from random import Random
@@ -103,14 +102,6 @@ def test_half_of_the_time_is_for_the_mate_search(limits: Limits, clock: TestCloc
     clock.seconds += 0.01
     assert not search.advance()
     assert search.report() is None and search.remaining_task().limits == limits
-
-
-def test_stop_ends_the_mate_search() -> None:
-    control = SearchControl()
-    timer = threading.Timer(0.3, control.stop)
-    timer.start()
-    report, said = searched(None, Limits(mate=DEEP), control)
-    assert "not decided" in said[-1] and report.best_move in Game().legal_moves()
 
 
 def test_a_stopped_search_still_sees_a_short_mate() -> None:

@@ -20,24 +20,16 @@ def draws(options: Options, temperature: float, moves: tuple[Candidate, ...] = M
     return Counter(choose_move(moves, options, temperature, random) for _ in range(4000))
 
 
-def test_without_temperature_the_first_move_is_played() -> None:
-    assert draws(Options(), 0.0) == {"e2e4": 4000}
-
-
-def test_temperature_one_draws_in_proportion_to_visits() -> None:
-    drawn = draws(Options(), 1.0, (*MOVES, UNVISITED))
-    assert {move: count / 4000 for move, count in drawn.items()} == pytest.approx(
-        {"e2e4": 80 / 110, "d2d4": 20 / 110, "a2a3": 10 / 110}, abs=0.03
-    )
-
-
-def test_a_half_squares_the_visits() -> None:
-    drawn = draws(Options(), 0.5)
-    assert drawn["d2d4"] / drawn["e2e4"] == pytest.approx((20 / 80) ** 2, abs=0.02)
-
-
-def test_hardly_any_temperature_plays_the_most_visited() -> None:
-    assert draws(Options(), 1e-9) == {"e2e4": 4000}
+@pytest.mark.parametrize(
+    ("temperature", "visits"),
+    [(0.0, (1, 0, 0)), (1e-9, (1, 0, 0)), (0.5, (6400, 400, 100)), (1.0, (80, 20, 10))],
+)
+def test_visits_are_drawn_to_the_power_of_the_temperature(
+    temperature: float, visits: tuple[int, int, int]
+) -> None:
+    drawn = draws(Options(), temperature, (*MOVES, UNVISITED))
+    found = [drawn[move] / 4000 for move in ("e2e4", "d2d4", "a2a3")]
+    assert found == pytest.approx([each / sum(visits) for each in visits], abs=0.02)
 
 
 def test_visit_offset_moves_chances_to_or_from_rare_moves() -> None:
@@ -62,10 +54,7 @@ def test_best_move_is_played_when_no_move_has_weight() -> None:
     [
         ({}, {0: 1.0, 500: 1.0}),
         ({"temp_decay_moves": 10}, {0: 1.0, 5: 0.5, 9: 0.1, 10: 0.0, 99: 0.0}),
-        (
-            {"temp_decay_moves": 10, "temp_decay_delay_moves": 20},
-            {0: 1.0, 20: 1.0, 25: 0.5, 30: 0.0},
-        ),
+        ({"temp_decay_moves": 10, "temp_decay_delay_moves": 20}, {0: 1.0, 20: 1.0, 25: 0.5, 30: 0.0}),
         ({"temp_decay_moves": 10, "temp_endgame": 0.3}, {0: 1.0, 5: 0.5, 8: 0.3, 99: 0.3}),
         ({"temp_cutoff_move": 16}, {14: 1.0, 15: 0.0}),
         ({"temp_cutoff_move": 16, "temp_endgame": 0.4}, {14: 1.0, 15: 0.4}),

@@ -122,29 +122,21 @@ def test_a_smaller_limit_counts() -> None:
 # -- the draw
 
 
-def test_one_node_draws_from_the_network_s_policy() -> None:
-    assert drawn(Level(1, 1.0), task_of()) == pytest.approx({"e2e4": 0.6, "d2d4": 0.3, "a2a3": 0.1}, abs=0.03)
-
-
-def test_more_nodes_draw_from_the_visits() -> None:
-    assert drawn(Level(100, 0.5), task_of()) == pytest.approx(
-        {"e2e4": 900 / 4600, "d2d4": 3600 / 4600, "a2a3": 100 / 4600}, abs=0.03
-    )
-
-
-def test_no_temperature_plays_the_largest_share() -> None:
-    assert drawn(Level(1, 0.0), task_of()) == {"e2e4": 1.0}
-    assert drawn(Level(100, 0.0), task_of()) == {"d2d4": 1.0}
-
-
-def test_top_p_excludes_rare_moves() -> None:
-    assert set(drawn(Level(1, 1.0, top_p=0.9), task_of())) == {"e2e4", "d2d4"}
-    assert set(drawn(Level(1, 1.0, top_p=0.01), task_of())) == {"e2e4"}
-
-
-def test_two_policies_are_mixed() -> None:
-    level = Level(1, 1.0, mix=0.25, second={"a2a3": 1.0})
-    assert drawn(level, task_of()) == pytest.approx({"e2e4": 0.45, "d2d4": 0.225, "a2a3": 0.325}, abs=0.03)
+@pytest.mark.parametrize(
+    ("level", "shares"),
+    [
+        (Level(1, 1.0), {"e2e4": 0.6, "d2d4": 0.3, "a2a3": 0.1}),
+        (Level(100, 0.5), {"e2e4": 900 / 4600, "d2d4": 3600 / 4600, "a2a3": 100 / 4600}),
+        (Level(1, 0.0), {"e2e4": 1.0}),
+        (Level(100, 0.0), {"d2d4": 1.0}),
+        (Level(1, 1.0, top_p=0.9), {"e2e4": 2 / 3, "d2d4": 1 / 3}),
+        (Level(1, 1.0, top_p=0.01), {"e2e4": 1.0}),
+        (Level(1, 1.0, mix=0.25, second={"a2a3": 1.0}), {"e2e4": 0.45, "d2d4": 0.225, "a2a3": 0.325}),
+    ],
+)
+def test_move_is_drawn_from_the_policy_or_the_visits(level: Level, shares: dict[str, float]) -> None:
+    """From the policy with one node, else from the visits."""
+    assert drawn(level, task_of()) == pytest.approx(shares, abs=0.03)
 
 
 def test_a_repertoire_answers_a_position_with_one_move() -> None:
