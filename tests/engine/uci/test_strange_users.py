@@ -12,7 +12,7 @@ import pytest
 from engine.options import OPTIONS
 from evaluator.backends.common.threads import default_threads
 from protocol.common.settings.spec import Setting
-from tests.engine.uci.uci_process import UciProcess, shared_engine
+from tests.engine.uci.uci_process import UciProcess, legal_moves, shared_engine, word_after
 from tests.paths import REPOSITORY
 
 pytestmark = pytest.mark.integration
@@ -20,10 +20,6 @@ pytestmark = pytest.mark.integration
 OF_THE_EVALUATOR = ("WeightsFile", "Backend", "Evaluator", "EvaluatorKeys", "EvaluatorCompression", "Threads",
                     "PolicyHead", "ValueHead")  # fmt: skip
 """Options that begin another evaluator."""
-
-
-def legal_moves(board: chess.Board | None = None) -> set[str]:
-    return {move.uci() for move in (board or chess.Board()).legal_moves}
 
 
 def errors(lines: list[str]) -> list[str]:
@@ -146,7 +142,7 @@ def test_games_of_hundreds_of_moves(seed: int) -> None:
         engine.sync()
         engine.send(f"position startpos moves {' '.join(moves)}")
         assert errors(engine.sync()) == []
-        assert engine.best_move("go nodes 5") in (legal_moves(board) or {"(none)"})
+        assert engine.best_move("go nodes 5") in (legal_moves(board.fen()) or {"(none)"})
         half = len(moves) // 2
         engine.send(f"position startpos moves {' '.join([*moves[:half], 'a1a1', *moves[half:]])}")
         assert f"no position is set: move {half + 1}: " in errors(engine.sync())[0]
@@ -191,8 +187,7 @@ def test_a_bounded_search_is_finished_at_the_end_of_input(go: bytes) -> None:
         engine.send_bytes(b"position startpos\n" + go + b"\n")
         engine.end_input()
         status, rest = engine.wait()
-        words = rest[-2].split()
-        assert status == 0 and int(words[words.index("nodes") + 1]) >= 300
+        assert status == 0 and int(word_after(rest[-2], "nodes")) >= 300
 
 
 @pytest.mark.parametrize(

@@ -5,17 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.uci.uci_process import UciProcess, shared_engine
+from tests.engine.uci.uci_process import UciProcess, shared_engine, word_after
 
 pytestmark = pytest.mark.integration
 
 POSITION = "position startpos moves e2e4"
 FULL_SEARCH = "SmartPruningFactor 0"
-
-
-def nodes_of(line: str) -> int:
-    words = line.split()
-    return int(words[words.index("nodes") + 1])
 
 
 @pytest.fixture(scope="module")
@@ -34,22 +29,6 @@ def load(engine: UciProcess, path: Path) -> str:
     engine.send(f"setoption name LoadTree value {path}")
     (said,) = engine.sync()
     return said
-
-
-def test_a_search_continues_after_loading(saved: tuple[Path, str]) -> None:
-    path, said = saved
-    assert said.startswith(f"info string tree saved to {path}: 2") and said.endswith(" MB")
-    with UciProcess(FULL_SEARCH) as engine:
-        assert load(engine, path) == said.replace("saved to", "loaded from")
-        engine.send(POSITION)
-        lines = engine.ask("go nodes 2001", "bestmove")
-        assert nodes_of(lines[-2]) >= 2000
-        replies = [line.split()[-1] for line in lines if " multipv 1 " in line]
-        assert replies
-        assert load(engine, path).startswith("info string tree loaded")
-        reply = lines[-1].split()[1]
-        engine.send(f"{POSITION} {reply}")
-        assert nodes_of(engine.ask("go nodes 1", "bestmove")[-2]) > 50
 
 
 @pytest.mark.parametrize(
@@ -79,7 +58,7 @@ def test_a_tree_of_an_included_network_is_loaded(tmp_path: Path, nodes: int | No
             if path.exists():
                 assert "tree loaded" in load(engine, path)
             engine.send(POSITION)
-            assert nodes_of(engine.ask(go, "bestmove")[-2]) > 0
+            assert int(word_after(engine.ask(go, "bestmove")[-2], "nodes")) > 0
             engine.send(f"setoption name SaveTree value {path}")
             assert "tree saved" in engine.sync()[0]
 
@@ -99,7 +78,7 @@ def test_errors_are_reported_and_change_nothing(tmp_path: Path) -> None:
             assert reason in engine.sync()[0]
         assert "this is not a file" in load(engine, tmp_path)
         engine.send(POSITION)
-        assert nodes_of(engine.ask("go nodes 501", "bestmove")[-2]) >= 500
+        assert int(word_after(engine.ask("go nodes 501", "bestmove")[-2], "nodes")) >= 500
     assert (tmp_path / "notes").read_text() == "mine"
 
 

@@ -9,7 +9,14 @@ import chess
 import pytest
 
 from engine.options import ALIASES, OPTIONS
-from tests.engine.uci.uci_process import COMPUTED_BY, UciProcess, shared_engine
+from tests.engine.uci.uci_process import (
+    AFTER_E4,
+    COMPUTED_BY,
+    UciProcess,
+    legal_moves,
+    shared_engine,
+    word_after,
+)
 from tests.programs import ENGINE, command, python, run
 
 pytestmark = pytest.mark.integration
@@ -27,10 +34,6 @@ def test_uci_lists_every_option_once_with_those_of_most_users_first() -> None:
         assert named == [*titles, *ALIASES, "ClearTree", "SaveTree", "LoadTree", "UCI_EngineAbout"]
         users = {"WeightsFile", "Hash", "SyzygyPath", "UCI_Elo", "MultiPV", "UCI_ShowWDL"}
         assert users <= {*named[:20]} and named[20:21] == ["EvaluatorKeys"]
-
-
-def legal_moves(fen: str = chess.STARTING_FEN) -> set[str]:
-    return {move.uci() for move in chess.Board(fen).legal_moves}
 
 
 @pytest.mark.parametrize("fen", [MATED, STALEMATED])
@@ -74,16 +77,12 @@ def test_a_mate_is_found_without_an_evaluator() -> None:
 
 
 def test_ponderhit_starts_the_clock() -> None:
-    def milliseconds(info: str) -> int:
-        words = info.split()
-        return int(words[words.index("time") + 1])
-
     with shared_engine("Ponder true", "SmartPruningFactor 0") as engine:
         engine.send("position startpos moves e2e4")
         engine.send("go ponder movetime 300")
-        while (pondered := milliseconds(engine.until("info depth")[-1])) <= 300:
+        while (pondered := int(word_after(engine.until("info depth")[-1], "time"))) <= 300:
             pass  # The time of the move would be over if it counted already.
-        searched = milliseconds(engine.ask("ponderhit", "bestmove")[-2])
+        searched = int(word_after(engine.ask("ponderhit", "bestmove")[-2], "time"))
         assert searched >= pondered + 280  # 300 but for a reserve of 5 %
 
 
@@ -181,37 +180,23 @@ def test_commands_during_a_search_end_it_in_order() -> None:
         engine.send("position startpos moves e2e4")
         engine.sync()
         assert sum(line.startswith("bestmove") for line in engine.heard) == 3
-        assert engine.best_move("go nodes 50") in legal_moves(
-            "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1"
-        )
-
-
-def nodes_of(lines: list[str]) -> list[int]:
-    """The visits of the last report of each search."""
-    return [
-        int(info.split(" nodes ")[1].split()[0])
-        for info, best in pairwise(lines)
-        if best.startswith("bestmove")
-    ]
+        assert engine.best_move("go nodes 50") in legal_moves(AFTER_E4)
 
 
 def test_commands_wait_for_a_search_with_a_limit() -> None:
     with UciProcess("SmartPruningFactor 0") as engine:
         engine.sync()
         positions = [f"position startpos moves {move}" for move in ("e2e4", "d2d4", "c2c4", "g1f3")]
-        between = [
-            [],
-            ["ucinewgame"],
-            ["setoption name ClearTree"],
-            ["isready", "setoption name Hash value 9"],
-        ]
+        options = ["isready", "setoption name Hash value 9"]
+        between = [[], ["ucinewgame"], ["setoption name ClearTree"], options]
         for position, more in zip(positions, between, strict=True):
             for line in (position, "go nodes 3000", *more):
                 engine.send(line)
         engine.end_input()
         status, rest = engine.wait()
         assert status == 0
-        counts = nodes_of(rest)
+        infos = [info for info, best in pairwise(rest) if best.startswith("bestmove")]
+        counts = [int(word_after(info, "nodes")) for info in infos]
         assert len(counts) == 4 and min(counts) >= 3000
 
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import chess
+
 from protocol.connections.addresses import runtime_directory
 from tests.paths import REPOSITORY
 
@@ -43,6 +45,17 @@ GRAMMAR = re.compile(
 
 COMPUTED_BY = "info string network "
 """How the line begins that says what computes the network."""
+
+AFTER_E4 = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1"
+
+
+def word_after(line: str, name: str) -> str:
+    words = line.split()
+    return words[words.index(name) + 1]
+
+
+def legal_moves(fen: str = chess.STARTING_FEN) -> set[str]:
+    return {move.uci() for move in chess.Board(fen).legal_moves}
 
 
 class UciProcess:
