@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -11,10 +10,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from email.message import Message
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -50,7 +49,7 @@ class Web:
         connection = HTTPConnection(self.netloc, timeout=WAIT_S)
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         given = {name.replace("_", "-"): value for name, value in headers.items()}
-        with contextlib.closing(connection):
+        with closing(connection):
             connection.request(method, path, data, {"Content-Type": "application/json"} | given)
             response = connection.getresponse()
             return Answer(response.status, response.headers, response.read())
@@ -82,3 +81,15 @@ def web(*flags: str, port: int = 0, data: Path | None = None) -> Iterator[Web]:
             yield server
         finally:
             process.kill()
+
+
+@contextmanager
+def stream(server: Web, token: str = "") -> Iterator[HTTPResponse]:
+    """An infinite search whose first line has been read."""
+    connection = HTTPConnection(server.netloc, timeout=WAIT_S)
+    headers = {"Accept": NDJSON} | ({"Authorization": f"Bearer {token}"} if token else {})
+    connection.request("POST", "/api/v1/analyse", '{"infinite": true, "report_every": 0.05}', headers)
+    response = connection.getresponse()
+    with closing(connection), response:
+        assert json.loads(response.readline())["during_search"]
+        yield response

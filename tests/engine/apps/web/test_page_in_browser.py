@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import gzip
 import json
-import threading
 from collections.abc import Iterator
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -33,11 +31,27 @@ def server() -> Iterator[Web]:
 @pytest.fixture
 def page(server: Web, tmp_path: Path) -> Iterator[Page]:
     with browsing(tmp_path) as made:
-        made.open(server.url, width=1200)
-        made.wait(lambda: made.value("document.querySelectorAll('#pvs li').length") == 3)
+        show(made, server.url)
         yield made
         assert [each for each in made.problems if "503" not in each] == []  # The page repeats these requests.
         assert all(url.startswith((server.url, "data:", "blob:")) for url in made.requests)
+
+
+def show(page: Page, url: str, *, width: int = 1200, dark: bool = False) -> None:
+    """Open the first page, and wait for the lines of its search."""
+    page.open(url, width=width, dark=dark)
+    page.wait(lambda: count(page, "#pvs li") == 3)
+
+
+def count(page: Page, selector: str) -> object:
+    return page.value(f"document.querySelectorAll({json.dumps(selector)}).length")
+
+
+def set_up(page: Page, fen: str) -> None:
+    """Put a position on the board."""
+    fill(page, "fen", fen)
+    men = sum(map(str.isalpha, fen.split()[0]))
+    page.wait(lambda: count(page, ".board .piece") == men)
 
 
 def text_of(page: Page, name: str) -> str:
@@ -114,12 +128,8 @@ window.fetch = async (path, options) => {
 
 
 def test_game_against_a_level_is_played_to_mate(page: Page) -> None:
-    fill(page, "fen", LADDER)
-    page.wait(lambda: page.value("document.querySelectorAll('.board .piece').length") == 4)
-    press(page, "tab-play")
-    page.value("document.getElementById('from-here').checked = true")
-    page.value("document.querySelector('#new-game button').click()")
-    page.wait(lambda: "You" in text_of(page, "below"))
+    set_up(page, LADDER)
+    begin_game(page, here=True)
     tap(page, "b1b7")
     page.wait(lambda: "Kg8" in moves(page))
     tap(page, "a2a8")
@@ -129,12 +139,9 @@ def test_game_against_a_level_is_played_to_mate(page: Page) -> None:
 
 
 def test_move_is_taken_back_and_hinted_and_the_game_resigned(page: Page) -> None:
-    press(page, "tab-play")
-    fill(page, "side-of", "white")
-    page.value("document.querySelector('#new-game button').click()")
-    page.wait(lambda: "You" in text_of(page, "below"))
+    begin_game(page)
     tap(page, "e2e4")
-    page.wait(lambda: page.value("document.querySelectorAll('#moves button').length") == 2)
+    page.wait(lambda: len(move_buttons(page)) == 2)
     press(page, "take-back")
     page.wait(lambda: "e4" not in moves(page))
     press(page, "hint")
@@ -144,8 +151,7 @@ def test_move_is_taken_back_and_hinted_and_the_game_resigned(page: Page) -> None
 
 
 def test_promotion_is_asked_for(page: Page) -> None:
-    fill(page, "fen", "8/P6k/8/8/8/8/8/K7 w - - 0 1")
-    page.wait(lambda: page.value("document.querySelectorAll('.board .piece').length") == 3)
+    set_up(page, "8/P6k/8/8/8/8/8/K7 w - - 0 1")
     tap(page, "a7a8")
     knight = "document.querySelector('.board [aria-label=knight]')"
     page.wait(lambda: page.value(f"{knight} !== null"))
@@ -161,12 +167,12 @@ def test_analysis_follows_the_moves_and_keeps_its_lines(page: Page) -> None:
     page.mouse("mouseMoved", *square(page, "d4"))
     page.mouse("mouseReleased", *square(page, "d4"))
     page.wait(lambda: "d4" in moves(page))
-    page.wait(lambda: page.value("document.querySelectorAll('#pvs li').length") == 3)
+    page.wait(lambda: count(page, "#pvs li") == 3)
     assert "White wins" in str(page.value("document.getElementById('bar').getAttribute('aria-valuetext')"))
     press(page, "search")
     press(page, "back")
     page.wait(lambda: page.value("document.querySelector('#moves .now') === null"))
-    assert page.value("document.querySelectorAll('#pvs li').length") == 3, "the lines of the start are kept"
+    assert count(page, "#pvs li") == 3, "the lines of the start are kept"
     before = page.value("document.querySelector('.board .piece').parentNode.innerHTML")
     page.value("document.querySelector('#pvs button').dispatchEvent(new PointerEvent('pointerenter'))")
     page.wait(lambda: page.value("document.querySelector('.board .piece').parentNode.innerHTML") != before)
@@ -182,7 +188,7 @@ def test_pgn_is_loaded_with_its_games_and_variations(page: Page) -> None:
     fill(page, "pgn", GAMES)
     press(page, "load")
     page.wait(lambda: "c5" in moves(page))
-    assert page.value("document.querySelectorAll('#moves .variation').length") == 1
+    assert count(page, "#moves .variation") == 1
     fill(page, "game", "2")
     page.wait(lambda: "Qh4#" in moves(page))
     for key in ("End", "ArrowLeft"):
@@ -224,7 +230,7 @@ def test_late_answer_goes_to_its_game(page: Page) -> None:
     page.value("window.held()")
     page.wait(lambda: len(move_buttons(page)) == 2)
     assert now(page) is None
-    assert page.value("document.querySelectorAll('#moves .variation').length") == 0
+    assert count(page, "#moves .variation") == 0
     assert not page.value("document.querySelector('.board').classList.contains('playable')")
 
 
@@ -239,8 +245,7 @@ def test_move_is_asked_for_again_after(page: Page, answer: str) -> None:
 
 
 def test_flag_falls_for_a_draw_against_a_bare_king(page: Page) -> None:
-    fill(page, "fen", "8/8/3k4/8/8/8/4Q3/4K3 w - - 0 1")
-    page.wait(lambda: page.value("document.querySelectorAll('.board .piece').length") == 3)
+    set_up(page, "8/8/3k4/8/8/8/4Q3/4K3 w - - 0 1")
     begin_game(page, clock="60 1", here=True)
     tap(page, "e2e3")
     page.wait(lambda: len(move_buttons(page)) == 2)
@@ -250,8 +255,7 @@ def test_flag_falls_for_a_draw_against_a_bare_king(page: Page) -> None:
 
 @pytest.mark.parametrize("target", ["g1", "h1"])
 def test_castling_takes_either_gesture(page: Page, target: str) -> None:
-    fill(page, "fen", "4k3/8/8/8/8/8/8/4K2R w K - 0 1")
-    page.wait(lambda: page.value("document.querySelectorAll('.board .piece').length") == 3)
+    set_up(page, "4k3/8/8/8/8/8/8/4K2R w K - 0 1")
     tap(page, f"e1{target}")
     page.wait(lambda: "O-O" in moves(page))
 
@@ -266,9 +270,9 @@ def test_second_finger_returns_the_piece(page: Page) -> None:
 
     touch("touchStart", (x, y))
     touch("touchMove", (x, y - 60))
-    page.wait(lambda: page.value("document.querySelectorAll('.board .held').length") == 1)
+    page.wait(lambda: count(page, ".board .held") == 1)
     touch("touchStart", (x, y - 60), second)
-    page.wait(lambda: page.value("document.querySelectorAll('.board .held').length") == 0)
+    page.wait(lambda: count(page, ".board .held") == 0)
     touch("touchMove", (x, y - 120), second)
     touch("touchEnd")
     assert moves(page) == ""
@@ -283,8 +287,7 @@ def test_end_shows_the_result_and_no_figures(page: Page) -> None:
 def test_game_goes_on_after_a_reload_and_a_restart_of_the_server(tmp_path: Path) -> None:
     with browsing(tmp_path) as page:
         with web(data=tmp_path / "data") as first:
-            page.open(first.url, width=1200)
-            page.wait(lambda: page.value("document.querySelectorAll('#pvs li').length") == 3)
+            show(page, first.url)
             begin_game(page, clock="300 3")
             tap(page, "e2e4")
             page.wait(lambda: len(move_buttons(page)) == 2)
@@ -326,7 +329,7 @@ def test_games_are_reviewed_listed_after_a_reload_and_deleted(page: Page) -> Non
     fill(page, "depth", "100")
     page.value("document.querySelector('#start-review button').click()")
     page.wait(lambda: text_of(page, "job-state").startswith("done"))
-    assert page.value("document.querySelectorAll('#reviewed tr').length") == 2
+    assert count(page, "#reviewed tr") == 2
     chosen = page.value("document.getElementById('reviews').value")
     page.value("window.old = true; location.reload()")
     page.wait(lambda: page.value("!window.old && document.readyState === 'complete'"))
@@ -414,8 +417,7 @@ def test_mistakes_are_tried_without_the_answer_and_refuted(page: Page, server: W
 
 def test_blunder_is_warned_of_and_taken_back_or_played(page: Page) -> None:
     page.value("document.getElementById('warn').checked = true")
-    fill(page, "fen", "7k/1R6/8/8/8/8/R7/7K w - - 0 1")  # A mate that every search finds.
-    page.wait(lambda: page.value("document.querySelectorAll('.board .piece').length") == 4)
+    set_up(page, "7k/1R6/8/8/8/8/R7/7K w - - 0 1")  # A mate that every search finds.
     begin_game(page, here=True)
     for button, left in (("take-it-back", 0), ("play-it", 2)):
         tap(page, "b7g7")
@@ -443,8 +445,7 @@ def test_variation_is_promoted_and_deleted_and_the_graph_grows(page: Page) -> No
 
 
 def test_board_is_edited(page: Page) -> None:
-    fill(page, "fen", LADDER)
-    page.wait(lambda: page.value("document.querySelectorAll('.board .piece').length") == 4)
+    set_up(page, LADDER)
     press(page, "edit")
     fill(page, "piece", "q")
     page.click(*square(page, "d4"))
@@ -459,8 +460,7 @@ def test_board_is_edited(page: Page) -> None:
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_page_fits_a_phone(page: Page, server: Web, dark: bool) -> None:
-    page.open(server.url, width=390, dark=dark)
-    page.wait(lambda: page.value("document.querySelectorAll('#pvs li').length") == 3)
+    show(page, server.url, width=390, dark=dark)
     for tab in ("analyse", "play", "review"):
         press(page, f"tab-{tab}")
         assert page.value("document.documentElement.scrollWidth") <= 390
@@ -474,8 +474,7 @@ def test_search_survives_a_restart_and_ends_with_its_tab(tmp_path: Path) -> None
 
     with browsing(tmp_path) as page:
         with web() as first:
-            page.open(first.url, width=1200)
-            page.wait(lambda: page.value("document.querySelectorAll('#pvs li').length") == 3)
+            show(page, first.url)
             assert searching(first)
             port = int(first.url.rstrip("/").rpartition(":")[2])
         page.wait(lambda: "trying again" in text_of(page, "state"))
@@ -488,8 +487,8 @@ def test_search_survives_a_restart_and_ends_with_its_tab(tmp_path: Path) -> None
 def test_every_operation_can_be_tried_on_its_page(page: Page, server: Web) -> None:
     page.open(f"{server.url}docs", width=900)
     described = server.get("/openapi.json").data["paths"]
-    count = sum(len(methods) for methods in described.values())
-    page.wait(lambda: page.value("document.querySelectorAll('section').length") == count)
+    operations = sum(len(methods) for methods in described.values())
+    page.wait(lambda: count(page, "section") == operations)
     page.value("document.querySelector('section button').click()")
     page.wait(lambda: str(page.value("document.querySelector('section pre').innerText")).startswith("200"))
 
@@ -499,59 +498,9 @@ def test_page_takes_its_token_from_the_link(tmp_path: Path) -> None:
     file.touch(0o600)
     file.write_text(f"ann {token}\n")
     with web("--token-file", str(file)) as server, browsing(tmp_path) as page:
-        page.open(f"{server.url}#token={token}", width=1200)
-        page.wait(lambda: page.value("document.querySelectorAll('#pvs li').length") == 3)
+        show(page, f"{server.url}#token={token}")
         assert token not in str(page.value("location.href"))
         assert page.problems == []
-
-
-HOSTILE = """<!DOCTYPE html><title>hostile</title><script type="module">
-const target = "TARGET", got = [];
-const attempt = async (name, work) => {
-  try { got.push([name, await work()]); } catch (error) { got.push([name, null]); }
-};
-await attempt("fetch", async () => (await fetch(target + "api/v1/networks")).text());
-await attempt("post", async () => (await fetch(target + "api/v1/analyse",
-  {method: "POST", body: '{"nodes": 1}', mode: "no-cors"})).status || null);
-await attempt("metrics", async () => (await fetch(target + "metrics")).text());
-await attempt("script", () => new Promise((done, fail) => {
-  const script = document.createElement("script");
-  Object.assign(script, {src: target + "files/board.js", type: "module", onerror: fail});
-  script.onload = () => done("ran");
-  document.head.append(script);
-}));
-await attempt("image", () => new Promise((done, fail) => {
-  Object.assign(new Image(), {src: target + "files/icon.svg", onload: () => done("shown"), onerror: fail});
-}));
-await attempt("frame", () => new Promise(done => {
-  const frame = document.createElement("iframe");
-  frame.src = target;
-  frame.onload = () => {
-    try { done(frame.contentDocument?.getElementById("board")?.id ?? null); } catch { done(null); }
-  };
-  document.body.append(frame);
-}));
-window.got = got;
-</script><body></body>"""
-
-
-def test_hostile_page_of_another_origin_gets_nothing(server: Web, tmp_path: Path) -> None:
-    class Hostile(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html")
-            self.end_headers()
-            self.wfile.write(HOSTILE.replace("TARGET", server.url).encode())
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Hostile) as hostile, browsing(tmp_path) as page:
-        threading.Thread(target=hostile.serve_forever, daemon=True).start()
-        page.open(f"http://127.0.0.1:{hostile.server_address[1]}/", width=900)
-        page.wait(lambda: page.value("window.got?.length") == 6)
-        assert page.value("window.got.filter(([name, result]) => result !== null)") == []
-        hostile.shutdown()
 
 
 def test_file_of_another_encoding_is_read_as_the_command_reads_it(page: Page, tmp_path: Path) -> None:

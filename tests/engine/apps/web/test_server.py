@@ -10,31 +10,16 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.engine.apps.web.serving import COMMAND, NDJSON, WAIT_S, Web, web
+from tests.engine.apps.web.serving import COMMAND, WAIT_S, Web, stream, web
 
 pytestmark = pytest.mark.integration
 
 TOKEN = "the-token-of-this-test"
-
-
-@contextmanager
-def stream(server: Web, token: str = "") -> Iterator[HTTPResponse]:
-    """An infinite search whose first line has been read."""
-    connection = HTTPConnection(server.netloc, timeout=WAIT_S)
-    headers = {"Accept": NDJSON} | ({"Authorization": f"Bearer {token}"} if token else {})
-    connection.request("POST", "/api/v1/analyse", '{"infinite": true, "report_every": 0.05}', headers)
-    response = connection.getresponse()
-    with contextlib.closing(connection), response:
-        assert json.loads(response.readline())["during_search"]
-        yield response
 
 
 @pytest.mark.parametrize(
