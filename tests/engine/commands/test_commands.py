@@ -5,7 +5,6 @@ import csv
 import gzip
 import io
 import json
-import math
 import re
 from contextlib import nullcontext
 from importlib import metadata
@@ -43,19 +42,6 @@ def evaluate(lines: list[Any], *arguments: str, status: int = 0) -> list[dict[st
     text = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
     output, _errors = run("evaluate", *arguments, input=text, status=status)
     return [json.loads(line) for line in output.splitlines()]
-
-
-def test_an_evaluation_has_all_its_parts() -> None:
-    (answer,) = evaluate([{"fen": "startpos", "moves": ["e2e4"]}])
-    assert set(answer) == {"q", "wdl", "moves_left", "policy", "logits"}
-    assert sum(answer["wdl"]) == pytest.approx(1, abs=1e-5)
-    assert answer["q"] == pytest.approx(answer["wdl"][0] - answer["wdl"][2], abs=1e-6)
-    assert len(answer["policy"]) == 20
-    assert sum(answer["policy"].values()) == pytest.approx(1, abs=1e-6)
-    best = max(answer["logits"].values())
-    total = sum(math.exp(logit - best) for logit in answer["logits"].values())
-    for move, probability in answer["policy"].items():
-        assert probability == pytest.approx(math.exp(answer["logits"][move] - best) / total, abs=1e-6)
 
 
 def test_answers_keep_the_order_and_bad_lines_their_place() -> None:
@@ -235,16 +221,6 @@ def test_a_suite_that_is_not_searched_to_its_end_says_so(tmp_path: Path) -> None
     output, _errors = run("bench", "--suite", str(suite), "--in-process", "--nodes", "100000", *limits)
     assert " of 3,000 positions" in output
     assert max(len(line) for line in output.splitlines()) <= 80
-
-
-def test_a_suite_that_cannot_be_used_is_explained(tmp_path: Path) -> None:
-    suite = tmp_path / "suite.epd"
-    for text, reason in (("", "no position"), ("rubbish\n", "line 1: "), (None, "No such file")):
-        suite.unlink(missing_ok=True)
-        if text is not None:
-            suite.write_text(text)
-        _output, errors = run("bench", "--suite", str(suite), "--in-process", status=1)
-        assert reason in errors and "suite.epd" in errors
 
 
 @pytest.mark.parametrize("moves", ["e4 e5 Nf3", "e2e4 E7E5 g1f3", "1. e4 e5 2.Nf3", "1.e4 1...e5 2. Nf3"])

@@ -67,6 +67,10 @@ def test_a_game_is_played_and_saved(tmp_path: Path) -> None:
     assert moves[0] == "d2d4" and len(moves) == 2
     assert game.headers["Result"] == "0-1" and game.headers["White"] == "Person"
     assert game.headers["Black"] == "Wavefront, 5 nodes"
+    person, engine = game.mainline()
+    assert person.emt() is not None and person.eval() is None
+    assert engine.emt() is not None and engine.eval() is not None
+    assert engine.comment.endswith("resignation")
 
 
 def test_without_nodes_the_opponent_has_limited_strength(tmp_path: Path) -> None:
@@ -78,14 +82,6 @@ def test_black_begins_with_the_engines_move(tmp_path: Path) -> None:
     output = play(tmp_path, "moves\nflip\n", "--black", "--ascii")
     assert "K Q" in output and "♜" not in output
     assert saved(tmp_path / "games.pgn").headers["Black"] == "Person"
-
-
-def test_play_gives_times_and_scores_in_the_pgn(tmp_path: Path) -> None:
-    play(tmp_path, "e4\nresign\n", "--white", "--nodes", "5")
-    person, engine = saved(tmp_path / "games.pgn").mainline()
-    assert person.emt() is not None and person.eval() is None
-    assert engine.emt() is not None and engine.eval() is not None
-    assert engine.comment.endswith("resignation")
 
 
 def test_play_names_the_last_move_and_the_colour_drawn_by_lot(tmp_path: Path) -> None:
@@ -158,11 +154,7 @@ def test_play_appends_to_a_file_with_games(tmp_path: Path) -> None:
     with path.open(encoding="utf-8") as file:
         games = [chess.pgn.read_game(file) for _ in range(4)]
     assert [game and game.headers["Event"] for game in games] == ["Mine", *["Game in a terminal"] * 2, None]
-    assert [game and game.variation(0).move.uci() for game in games[:3]] == [
-        "e2e4",
-        "c2c4",
-        "c2c4",
-    ]
+    assert [game and game.variation(0).move.uci() for game in games[:3]] == ["e2e4", "c2c4", "c2c4"]
 
 
 @pytest.mark.parametrize("name", ["missing/x.pgn", "folder", "notes.txt", "data.gz", "/dev/full"])

@@ -2,6 +2,7 @@
 """`wavefront self-test`, here and in an installation with a wrong network."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -21,7 +22,9 @@ def test_this_installation_is_right(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"core", "UCI", "wavefront-cpu on the CPU", "wavefront-gpu on the CPU", "search"} <= set(names)
 
 
-def test_self_test_finds_wrong_outputs_of_the_precision_that_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_self_test_finds_wrong_outputs_of_the_precision_that_is_used(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = {}
     for precision, error in (("int8", 2 * self_test.INT8_LIMIT), ("fp32", 0.0)):
         found[precision] = json.loads(self_test.ANSWERS.read_text("utf-8"))["wavefront-cpu"]
@@ -32,19 +35,6 @@ def test_self_test_finds_wrong_outputs_of_the_precision_that_is_used(monkeypatch
         return found[precision], f"CPU, {precision}"
 
     monkeypatch.setattr(self_test, "evaluated", evaluated)
-    with pytest.raises(self_test.CheckError, match="int8"):
-        self_test.on_cpu("wavefront-cpu")
-
-
-def test_wrong_outputs_are_found(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    stored = json.loads(self_test.ANSWERS.read_text("utf-8"))["wavefront-cpu"]
-    found = [{"q": each["q"], "policy": dict(each["policy"])} for each in stored]
-    found[3]["q"] += 2 * self_test.CPU_LIMIT
-    monkeypatch.setattr(self_test, "evaluated", lambda options: (found, "CPU"))
-    monkeypatch.setattr(
-        self_test,
-        "checks",
-        lambda: [("network", lambda: self_test.compare("wavefront-cpu", "onnx", self_test.CPU_LIMIT))],
-    )
+    monkeypatch.setattr(self_test, "checks", lambda: [("network", lambda: self_test.on_cpu("wavefront-cpu"))])
     assert cli.main(["self-test"]) == 1
-    assert "FAILED" in capsys.readouterr().out
+    assert re.search("FAILED.*int8", capsys.readouterr().out, re.DOTALL)

@@ -18,11 +18,7 @@ from tests.engine.workers.scripted_job import ScriptedJob
 def test_a_worker_whose_supervisor_is_gone_ends(tmp_path: Path, has_its_job: bool) -> None:
     ours, theirs = Pipe()
     with theirs:
-        process = subprocess.Popen(
-            worker_command(theirs),
-            stdin=subprocess.DEVNULL,
-            **inheritance(theirs),
-        )
+        process = subprocess.Popen(worker_command(theirs), stdin=subprocess.DEVNULL, **inheritance(theirs))
     if has_its_job:
         ours.send((ScriptedJob(str(tmp_path)), WorkerContext()))
         ours.send((1, "open", ()))

@@ -13,14 +13,9 @@ import pytest
 pytest.importorskip("ray", reason="needs Ray: pip install '.[cluster]'")
 
 from engine.apps.games.openings import Opening
-from engine.apps.match.adjudication import Adjudication
-from engine.apps.match.campaign import MatchCampaign
-from engine.apps.match.config import MatchConfig, PlayerConfig
-from engine.apps.match.timecontrol import TimeControl
 from engine.apps.selfplay.archive import Folder
 from engine.apps.selfplay.campaign import SelfPlayCampaign, SelfPlayJob
 from engine.evaluation.link.process import EvaluatorSettings, evaluator_command
-from engine.options import Options
 from engine.workers.executor import ExecutorError
 from engine.workers.ray import RayExecutor, ray_executor
 from tests.engine.apps.games.recorder import Recorder
@@ -100,34 +95,3 @@ def test_a_network_that_no_node_can_use_is_one_clear_error(cluster: Any, tmp_pat
     on_cluster = partial(ray_executor, address=cluster.address)
     with pytest.raises(ExecutorError, match="no node of the Ray cluster"):
         asyncio.run(campaign.run(Recorder(), make_executor=on_cluster))
-
-
-def test_a_match_has_the_same_games_and_statistics_as_on_one_machine(cluster: Any, tmp_path: Path) -> None:
-    random = Options(backend="random", hash=1, tree_memory=16)
-    match = MatchConfig(
-        players=(
-            PlayerConfig("few", TimeControl(nodes=2), random),
-            PlayerConfig("many", TimeControl(nodes=30), random),
-        ),
-        games=12,
-        concurrency=6,
-        adjudication=Adjudication(max_moves=40),
-        output=str(tmp_path / "match"),
-    )
-    view = Recorder(partial(kill_a_node, cluster), after=2)
-    campaign = MatchCampaign(match)
-    on_cluster = partial(ray_executor, address=cluster.address)
-    assert asyncio.run(campaign.run(view, make_executor=on_cluster)) == "finished"
-    assert any("lost" in note for note in view.notes)
-    assert sorted(record.number for record in view.records) == list(range(12))
-    standings = campaign.standings
-    assert standings.tally(0, 1).finished_pairs == 6
-    for record in view.records:
-        scheduled = match.schedule[record.number]
-        assert (record.white, record.black) == (scheduled.white, scheduled.black)
-    by_pair = {record.pair: record.opening for record in view.records}
-    assert all(by_pair[record.pair] == record.opening for record in view.records)
-    # A local run goes on with what the cluster has played, and finds nothing left to do.
-    again = MatchCampaign(match)
-    assert asyncio.run(again.run(Recorder())) == "finished"
-    assert again.standings.tally(0, 1) == standings.tally(0, 1)

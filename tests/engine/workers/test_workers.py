@@ -112,12 +112,7 @@ def test_match_in_processes_has_each_game_once(tmp_path: Path) -> None:
 
     few, many = engine("few", nodes=2), engine("many", nodes=30)
     config = match(
-        tmp_path,
-        [few, many],
-        games=12,
-        concurrency=6,
-        workers=3,
-        adjudication=Adjudication(max_moves=40),
+        tmp_path, [few, many], games=12, concurrency=6, workers=3, adjudication=Adjudication(max_moves=40)
     )
     ending, campaign, view = play(config, Looks())
     assert ending == "finished"

@@ -63,8 +63,7 @@ def test_nobody_plays_in_an_analysis() -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["weights", "backend", "evaluator", "threads", "hash", "tree_memory", "syzygy_path", "log_file"],
+    "name", ["weights", "backend", "evaluator", "threads", "hash", "tree_memory", "syzygy_path", "log_file"]
 )
 def test_files_evaluators_and_memory_are_not_a_querys_to_choose(name: str) -> None:
     assert name not in QUERY_OPTIONS

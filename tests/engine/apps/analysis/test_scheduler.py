@@ -73,15 +73,6 @@ def test_an_answer_says_what_the_search_found(talk: Conversation) -> None:
     assert not {"policy", "statistics"} & answer.keys()
 
 
-def test_many_queries_are_searched_at_once_and_answered_as_they_end(talk: Conversation) -> None:
-    talk.say(id="first", infinite=True)
-    for number in range(20):
-        talk.say(id=str(number), nodes=20)
-    assert sorted(int(talk.client.next()["id"]) for _ in range(20)) == list(range(20))
-    talk.say(id="stop", action="terminate", terminate_id="first")
-    assert {talk.client.next()["id"], talk.client.next()["id"]} == {"stop", "first"}
-
-
 def test_answer_has_the_included_parts(talk: Conversation) -> None:
     answer = talk.ask(
         id="a", nodes=300, include_policy=True, include_pv_visits=True, include_statistics=True, pv_length=3
@@ -166,17 +157,6 @@ def test_a_game_that_is_over_is_answered_without_a_search(talk: Conversation) ->
     assert mated["moves"] == []
     drawn = talk.ask(id="b", fen="8/8/4k3/8/8/3K4/8/8 w - - 0 1", nodes=100)
     assert drawn["game_over"] == {"result": "draw", "reason": "insufficient material"}
-
-
-def test_reports_come_while_the_search_continues(talk: Conversation) -> None:
-    talk.say(id="a", infinite=True, report_every=0.01)
-    reports = [talk.client.next() for _ in range(3)]
-    assert all(report["during_search"] for report in reports)
-    assert reports[0]["root"]["visits"] <= reports[2]["root"]["visits"]
-    talk.say(id="stop", action="terminate", terminate_id="a")
-    *_, last = talk.client.until(lambda answer: answer.get("terminated", False))
-    assert not last["during_search"]
-    assert last["root"]["visits"] >= reports[2]["root"]["visits"]
 
 
 def test_avoided_and_allowed_moves(talk: Conversation) -> None:

@@ -17,14 +17,7 @@ import pytest
 from engine.apps.campaign.campaign import Campaign, RunEnding
 from engine.apps.games.journal import JournalError
 from engine.search.pool import PoolStatistics
-from engine.workers.executor import (
-    ExecutorError,
-    GameExecutor,
-    GameJob,
-    LocalExecutor,
-    Log,
-    MakeExecutor,
-)
+from engine.workers.executor import ExecutorError, GameExecutor, GameJob, LocalExecutor, Log, MakeExecutor
 from tests.engine.apps.games.recorder import Recorder
 
 

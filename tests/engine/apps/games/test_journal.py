@@ -14,6 +14,11 @@ from tests.programs import python
 HEADER = {"what": "a test"}
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "journal.jsonl"
+
+
 def test_entries_are_there_when_the_journal_is_opened_again(tmp_path: Path) -> None:
     path = tmp_path / "folder" / "journal.jsonl"
     with Journal(path, HEADER) as journal:
@@ -26,8 +31,7 @@ def test_entries_are_there_when_the_journal_is_opened_again(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("cut", range(1, 14))
-def test_journal_discards_an_incomplete_line(tmp_path: Path, cut: int) -> None:
-    path = tmp_path / "journal.jsonl"
+def test_journal_discards_an_incomplete_line(path: Path, cut: int) -> None:
     with Journal(path, HEADER) as journal:
         journal.append({"number": 1})
         journal.append({"number": 2})
@@ -39,8 +43,7 @@ def test_journal_discards_an_incomplete_line(tmp_path: Path, cut: int) -> None:
         assert journal.entries == [{"number": 1}, {"number": 3}]
 
 
-def test_a_cut_header_begins_anew(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
+def test_a_cut_header_begins_anew(path: Path) -> None:
     path.write_bytes(b'{"wha')
     with Journal(path, HEADER) as journal:
         assert (journal.header, journal.entries) == (HEADER, [])
@@ -48,8 +51,7 @@ def test_a_cut_header_begins_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"notes", b'{"my":1}', b'{"what":"another"', b'{"my":1}\n{"last":2}'])
-def test_a_file_that_is_something_else_stays_as_it_was(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "journal.jsonl"
+def test_a_file_that_is_something_else_stays_as_it_was(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     if b"\n" in content:
         Journal(path, HEADER).close()  # Whoever opens it looks at its header.
@@ -59,8 +61,7 @@ def test_a_file_that_is_something_else_stays_as_it_was(tmp_path: Path, content: 
     assert path.read_bytes() == content
 
 
-def test_journal_starts_over_when_it_has_only_zeros(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
+def test_journal_starts_over_when_it_has_only_zeros(path: Path) -> None:
     path.write_bytes(bytes(100))
     with Journal(path, HEADER) as journal:
         assert (journal.header, journal.entries) == (HEADER, [])
@@ -72,18 +73,16 @@ def test_a_device_is_no_journal() -> None:
         Journal("/dev/full", HEADER)
 
 
-def test_names_that_are_no_text_come_back_as_they_were(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
+def test_names_that_are_no_text_come_back_as_they_were(path: Path) -> None:
     Journal(path, {"name": "caf\udce9"}).close()
     with Journal(path, HEADER) as journal:
         assert journal.header == {"name": "caf\udce9"}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs limits of file sizes")
-def test_a_full_disk_leaves_whole_lines_and_says_so_once(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_whole_lines_and_says_so_once(path: Path) -> None:
     import resource
 
-    path = tmp_path / "journal.jsonl"
     journal = Journal(path, HEADER)
     journal.append({"number": 1})
     before = path.read_bytes()
@@ -98,8 +97,7 @@ def test_a_full_disk_leaves_whole_lines_and_says_so_once(tmp_path: Path) -> None
     assert path.read_bytes() == before
 
 
-def test_the_last_entry_s_numbers(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
+def test_the_last_entry_s_numbers(path: Path) -> None:
     with Journal(path, HEADER) as journal:
         assert journal.last("end") == 0
         journal.append({"end": 7})
@@ -111,8 +109,7 @@ def test_the_last_entry_s_numbers(tmp_path: Path) -> None:
         journal.last("end")
 
 
-def test_a_damaged_line_in_the_middle_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
+def test_a_damaged_line_in_the_middle_is_named(path: Path) -> None:
     with Journal(path, HEADER) as journal:
         journal.append({"number": 1})
     text = path.read_bytes()
@@ -123,8 +120,7 @@ def test_a_damaged_line_in_the_middle_is_named(tmp_path: Path) -> None:
         assert path.read_bytes() == text + damage + b'{"number":2}\n'
 
 
-def test_two_processes_cannot_have_the_same_journal(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
+def test_two_processes_cannot_have_the_same_journal(path: Path) -> None:
     script = f"from engine.apps.games.journal import Journal\nJournal({str(path)!r}, {{}})"
     with Journal(path, HEADER):
         other = python(script, status=1, cwd=REPOSITORY)
@@ -132,8 +128,7 @@ def test_two_processes_cannot_have_the_same_journal(tmp_path: Path) -> None:
     Journal(path, HEADER).close()
 
 
-def test_a_restart_keeps_a_file_that_is_no_journal_of_the_command(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
+def test_a_restart_keeps_a_file_that_is_no_journal_of_the_command(path: Path) -> None:
     path.write_text('{"what": "notes"}\n', "utf-8")
     with pytest.raises(JournalError, match="move it away"):
         Journal(path, HEADER, restart=True)

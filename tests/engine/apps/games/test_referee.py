@@ -2,14 +2,12 @@
 """Ends of games by the rules of chess."""
 
 from collections.abc import Sequence
-from random import Random
 
 import chess
 import pytest
 
 from engine.apps.games.record import Reason
 from engine.apps.games.referee import Verdict, end_by_rules, game_of
-from tests.rounds import rounds
 
 SHUFFLE = ("g1f3", "g8f6", "f3g1", "f6g8")
 
@@ -35,13 +33,3 @@ def test_referee_ends_a_game_without_claims(fen: str, moves: Sequence[str], expe
         assert end_by_rules(game_of(board)) is None
         board.push_uci(move)
     assert end_by_rules(game_of(board)) == expected
-
-
-def test_referee_agrees_with_python_chess_in_random_games() -> None:
-    random = Random(1)
-    for _ in range(rounds(20, 3)):
-        board = chess.Board()
-        while end_by_rules(game_of(board)) is None:
-            assert not board.is_game_over() and not board.is_repetition(3) and not board.is_fifty_moves()
-            board.push(random.choice(list(board.legal_moves)))
-        assert board.is_game_over() or board.is_repetition(3) or board.is_fifty_moves()

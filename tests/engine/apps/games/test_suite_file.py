@@ -62,5 +62,6 @@ def test_invalid_lines_are_omitted_with_their_reason(tmp_path: Path, line: str, 
     suite = suite_of(tmp_path, f"{MATE} bm Rd8;\n{line}\n{MATE} am Rd8;\n")
     assert [position.name for position in suite.positions] == ["1", "3"]
     assert list(suite.left_out) == [2] and reason in suite.left_out[2]
-    with pytest.raises(ReportedError, match="line 1: "):
-        suite_of(tmp_path, line)
+    for alone, told in ((line, "line 1: "), ("", "no position")):
+        with pytest.raises(ReportedError, match=told):
+            suite_of(tmp_path, alone)

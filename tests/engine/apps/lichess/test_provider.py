@@ -166,17 +166,8 @@ def test_search_ends_when_the_broker_ends_the_request(broker: Broker) -> None:
 
 def test_registration_names_each_network(tmp_path: Path) -> None:
     broker, secret = Broker(), tmp_path / "secret"
-    offers = (
-        "--offer",
-        "wavefront-cpu",
-        "--offer",
-        "wavefront-gpu",
-        "--secret-file",
-        str(secret),
-        "--name",
-        "Club",
-    )
-    with provider(broker, *offers) as process:
+    offers = ("--offer", "wavefront-cpu", "--offer", "wavefront-gpu", "--name", "Club")
+    with provider(broker, *offers, "--secret-file", str(secret)) as process:
         while len(broker.registered) < 2:
             assert process.poll() is None
         ENGINE["providerData"] = "wavefront-gpu"

@@ -75,12 +75,8 @@ def test_a_draw_needs_both_sides_the_move_number_and_no_pawn_move() -> None:
 
 
 def test_the_move_limit() -> None:
-    assert judged(Adjudication(max_moves=2), [None] * 4) == [
-        None,
-        None,
-        None,
-        Verdict("1/2-1/2", Reason.MOVE_LIMIT),
-    ]
+    verdict = Verdict("1/2-1/2", Reason.MOVE_LIMIT)
+    assert judged(Adjudication(max_moves=2), [None] * 4) == [None, None, None, verdict]
 
 
 def test_the_move_limit_counts_from_where_the_game_began() -> None:
@@ -146,13 +142,7 @@ def test_castling_rights_and_many_men_are_not_for_the_tables() -> None:
 
 
 def test_folders_without_tables_are_named(tmp_path: Path) -> None:
-    with (
-        pytest.raises(TablebaseError, match="holds no Syzygy tables"),
-        open_tablebases(TablebaseRule((str(tmp_path),))),
-    ):
-        pass
-    with (
-        pytest.raises(TablebaseError, match="nowhere"),
-        open_tablebases(TablebaseRule((str(tmp_path / "nowhere"),))),
-    ):
-        pass
+    for folder, told in ((tmp_path, "holds no Syzygy tables"), (tmp_path / "nowhere", "nowhere")):
+        rule = TablebaseRule((str(folder),))
+        with pytest.raises(TablebaseError, match=told), open_tablebases(rule):
+            pass

@@ -27,6 +27,15 @@ def opened(config: MatchConfig, **flags: Any) -> MatchCampaign:
     return campaign
 
 
+def written(config: MatchConfig, *numbers: int, **flags: Any) -> MatchCampaign:
+    """The match after it was opened and games were written; its files are closed."""
+    campaign = opened(config, **flags)
+    for number in numbers:
+        campaign.write(record(number))
+    campaign.close()
+    return campaign
+
+
 def record(number: int) -> GameRecord:
     moves = tuple(
         MoveRecord(uci, 0.1, score_cp=12, depth=3, nodes=40) for uci in ("f2f3", "e7e5", "g2g4", "d8h4")
@@ -46,13 +55,8 @@ def games_in(path: Path) -> list[str]:
 
 def test_an_archive_knows_its_games(tmp_path: Path) -> None:
     config = config_at(tmp_path)
-    campaign = opened(config)
-    for number in (1, 0, 4):
-        campaign.write(record(number))
-    campaign.close()
-    campaign = opened(config)
-    assert campaign.outcomes == [record(number).outcome for number in (1, 0, 4)]
-    campaign.close()
+    written(config, 1, 0, 4)
+    assert written(config).outcomes == [record(number).outcome for number in (1, 0, 4)]
     assert games_in(config.files.pgn) == ["2", "1", "5"]
 
 
@@ -69,9 +73,7 @@ def test_an_archive_knows_its_games(tmp_path: Path) -> None:
 )
 def test_a_damaged_game_is_named(tmp_path: Path, there: str, instead: str) -> None:
     config = config_at(tmp_path)
-    campaign = opened(config)
-    campaign.write(record(0))
-    campaign.close()
+    written(config, 0)
     header, game = config.files.journal.read_text("utf-8").splitlines(keepends=True)
     assert there in game
     config.files.journal.write_text(header + game.replace(there, instead), "utf-8")
@@ -81,31 +83,23 @@ def test_a_damaged_game_is_named(tmp_path: Path, there: str, instead: str) -> No
 
 def test_game_leaves_the_pgn_when_the_journal_lacks_it(tmp_path: Path) -> None:
     config = config_at(tmp_path)
-    campaign = opened(config)
-    campaign.write(record(0))
+    written(config, 0)
     before = config.files.journal.read_bytes()
-    campaign.write(record(1))
-    campaign.close()
+    written(config, 1)
     for remaining in (before, before + b'{"number":1,"pai'):  # Killed between the two, or in the second.
         config.files.journal.write_bytes(remaining)
-        campaign = opened(config)
-        assert [outcome.number for outcome in campaign.outcomes] == [0]
-        campaign.write(record(1))
-        campaign.close()
+        assert [outcome.number for outcome in written(config, 1).outcomes] == [0]
         assert games_in(config.files.pgn) == ["1", "2"]
 
 
 def test_another_match_is_refused_and_the_difference_named(tmp_path: Path) -> None:
     config = config_at(tmp_path)
-    opened(replace(config, seed=3)).close()  # Nothing was played: it does not matter what.
-    campaign = opened(config)
-    campaign.write(record(0))
-    campaign.close()
+    written(replace(config, seed=3))  # Nothing was played: it does not matter what.
+    written(config, 0)
     with pytest.raises(JournalError, match=r"seed: 1 .*2"):
         opened(replace(config, seed=2))
-    opened(replace(config, games=20)).close()
-    campaign = opened(replace(config, seed=2), restart=True)
-    campaign.close()
+    written(replace(config, games=20))
+    written(replace(config, seed=2), restart=True)
     assert json.loads(config.files.journal.read_text("utf-8"))["identity"]["seed"] == 2
 
 
@@ -127,16 +121,10 @@ def test_games_of_something_else_are_not_overwritten(tmp_path: Path) -> None:
 
 def test_a_pgn_that_went_missing_is_noticed(tmp_path: Path) -> None:
     config = config_at(tmp_path)
-    campaign = opened(config)
-    campaign.write(record(0))
-    campaign.close()
+    written(config, 0)
     config.files.pgn.unlink()
     notes: list[str] = []
-    campaign = opened(config, log=notes.append)
-    campaign.write(record(1))
-    campaign.close()
+    written(config, 1, log=notes.append)
     assert "shorter than the journal says" in notes[0]
     assert games_in(config.files.pgn) == ["2"]
-    campaign = opened(config)
-    assert [outcome.number for outcome in campaign.outcomes] == [0, 1]
-    campaign.close()
+    assert [outcome.number for outcome in written(config).outcomes] == [0, 1]

@@ -46,8 +46,7 @@ def test_a_move_is_marked_by_what_it_loses(loss: float, mark: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("second", "prior", "mark"),
-    [(0.3, 0.1, "only move"), (0.3, 0.9, ""), (0.45, 0.1, ""), (None, 0.1, "")],
+    ("second", "prior", "mark"), [(0.3, 0.1, "only move"), (0.3, 0.9, ""), (0.45, 0.1, ""), (None, 0.1, "")]
 )
 def test_the_only_move_is_marked_unless_it_is_obvious(second: float | None, prior: float, mark: str) -> None:
     other = None if second is None else score(second)

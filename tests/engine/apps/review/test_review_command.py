@@ -266,12 +266,6 @@ def test_a_clock_of_hundreds_of_digits_is_ignored(folder: Path) -> None:
     assert "3 games reviewed, 0 skipped" in review(folder).stdout
 
 
-def test_a_result_that_contradicts_the_board_is_named(folder: Path) -> None:
-    (folder / "games.pgn").write_text(GAMES.replace("0-1", "1-0"), "utf-8")
-    done = review(folder)
-    assert "games.pgn:1: game 1 (A <b> – B): " in done.stderr and "on the board it is 0-1" in done.stderr
-
-
 def test_an_error_of_the_disk_is_named_in_words(folder: Path) -> None:
     (folder / "no").write_text("a file", "utf-8")
     done = review(folder, "--output", "no/review", status=1)

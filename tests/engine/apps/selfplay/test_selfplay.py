@@ -34,13 +34,7 @@ START = OpeningSettings(file="startpos")
 
 
 def config(output: Path, **settings: object) -> SelfPlayConfig:
-    defaults: dict[str, object] = {
-        "options": RANDOM,
-        "games": 6,
-        "nodes": 8,
-        "max_plies": 60,
-        "workers": 1,
-    }
+    defaults: dict[str, object] = {"options": RANDOM, "games": 6, "nodes": 8, "max_plies": 60, "workers": 1}
     return SelfPlayConfig(output=str(output), **(defaults | settings))  # type: ignore[arg-type]
 
 

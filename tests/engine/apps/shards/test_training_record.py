@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The training record: layout, fields, and that what it says can be read back."""
+"""The training record: layout, fields, and that what it says can be read back, also from a chunk file."""
 
+import gzip
 from math import isnan, log
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from engine._core import Batch, Game, SearchParams, Tree, policy_index
+from engine.apps.shards.chunk import chunk_bytes
 from engine.apps.shards.training_record import (
     RECORD_BYTES,
     RECORD_DTYPE,
@@ -19,7 +22,7 @@ from engine.apps.shards.training_record import (
     reverse_ranks,
 )
 from engine.evaluation.link.encoding import encode_games
-from tests.engine.apps.selfplay.checking import check_records, game_of
+from tests.engine.apps.selfplay.checking import check_file, check_records, game_of
 from tests.engine.apps.selfplay.games import played_game, random_game
 
 FORMATS = (1, 2, 3, 4, 5, 132, 133)
@@ -105,10 +108,7 @@ def test_chess960_castling_rights_name_the_rook_s_file(input_format: int) -> Non
 
 @pytest.mark.parametrize(
     ("fen", "transform", "mask"),
-    [
-        ("4k3/8/8/3pP3/8/8/8/4K3 w - d6 0 2", 0, 1 << 3),
-        ("4k3/8/8/3pP3/8/8/8/2K5 w - d6 0 2", 1, 1 << 4),
-    ],
+    [("4k3/8/8/3pP3/8/8/8/4K3 w - d6 0 2", 0, 1 << 3), ("4k3/8/8/3pP3/8/8/8/2K5 w - d6 0 2", 1, 1 << 4)],
 )
 def test_en_passant_in_canonical_formats(fen: str, transform: int, mask: int) -> None:
     record, _ = record_of(Game(fen), 5, 3)
@@ -254,3 +254,11 @@ def test_planes_are_what_the_network_was_shown() -> None:
     batch, _ = encode_games([game], input_format=1)
     record, _ = record_of(game, 3)
     assert (reverse_ranks(record["planes"][0]) == batch.positions["planes"][0][:104]).all()
+
+
+def test_a_chunk_is_read_back_and_has_the_same_bytes_again(tmp_path: Path) -> None:
+    records, path = played_game(3, seed=4), tmp_path / "game_000000.gz"
+    path.write_bytes(chunk_bytes(records))
+    assert gzip.decompress(path.read_bytes()) == records.tobytes()
+    assert (check_file(path).records == records).all()
+    assert path.read_bytes() == chunk_bytes(records.copy())

@@ -9,18 +9,11 @@ from rich.console import Console
 
 from engine.apps.campaign.display import PlainView
 from engine.apps.tune.display import DISPLAY, values_table
-from engine.options import Options
 from tests.engine.apps.tune.tunings import tune, tuning
 from tests.paths import REPOSITORY
 
 TEXT = (REPOSITORY / "docs" / "how-to" / "tune-search.md").read_text("utf-8")
 ROWS = re.findall(r"^\| (?:(.+), )?`(\w+)` \|", TEXT.split("## Read the result")[1], re.MULTILINE)
-
-
-def test_its_options_exist() -> None:
-    for name in ("smart_pruning_margin", "cpuct_at_root", "root_has_own_cpuct"):
-        assert name in TEXT
-        Options.setting(name)
 
 
 def test_documented_columns_and_keys_are_shown_and_logged(tmp_path: Path) -> None:
