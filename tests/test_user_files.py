@@ -58,6 +58,7 @@ FOREIGN = [
     ("evaluator", "report", "--out", "mine.png"),
     ("engine", "match", "--player", "a", "--player", "b", "--plot", "mine.png"),
     ("engine", "match", "--player", "name=a", "--player", "name=b", "--backend=random", "--output", "mine"),
+    ("engine", "evaluate", "games.pgn", "--output", "mine.png"),
     ("training", "init", "mine.png"),
     ("training", "plot", ".", "--output", "mine.png"),
     ("training", "gate", "net.pb.gz", "--promote", "mine.png"),
@@ -82,6 +83,8 @@ READ = [
     ("engine", "match", "match.toml", "--plot", "mine.jsonl"),
     ("engine", "match", "match.toml", "--plot", "mine.json"),
     ("engine", "selfplay", "--openings", "games.pgn", "--output", ".", "--backend", "random"),
+    ("engine", "evaluate", "net.pb.gz", "--output", "link.pb.gz"),
+    ("engine", "review", "games.pgn", "--output", ".", "--restart"),
 ]
 
 

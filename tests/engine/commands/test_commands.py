@@ -369,12 +369,3 @@ def test_options_may_come_from_a_file_under_uci(tmp_path: Path) -> None:
     done = programs.run(*ENGINE, "--config", config, input=words, cwd=tmp_path)
     assert " multipv 2 " in done.stdout
     assert done.stdout.splitlines()[-1].startswith("bestmove ")
-
-
-@pytest.mark.parametrize("output", ["positions.txt", "notes.txt"])
-def test_evaluate_refuses_to_continue_a_file_that_it_did_not_write(tmp_path: Path, output: str) -> None:
-    (tmp_path / "positions.txt").write_text("startpos\n", "utf-8")
-    (tmp_path / "notes.txt").write_text("mine\n", "utf-8")
-    before = (tmp_path / output).read_bytes()
-    run(*("evaluate", str(tmp_path / "positions.txt"), "--output", str(tmp_path / output)), status=1)
-    assert (tmp_path / output).read_bytes() == before

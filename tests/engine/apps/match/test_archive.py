@@ -103,22 +103,6 @@ def test_another_match_is_refused_and_the_difference_named(tmp_path: Path) -> No
     assert json.loads(config.files.journal.read_text("utf-8"))["identity"]["seed"] == 2
 
 
-def test_games_of_something_else_are_not_overwritten(tmp_path: Path) -> None:
-    config = config_at(tmp_path)
-    config.files.pgn.write_text("my games", "utf-8")
-    with pytest.raises(JournalError, match="without a journal"):
-        opened(config)
-    assert config.files.pgn.read_text("utf-8") == "my games"
-    config.files.pgn.unlink()
-    config.files.summary.write_text("my settings", "utf-8")
-    with pytest.raises(JournalError, match="without a journal"):
-        opened(config)
-    assert config.files.summary.read_text("utf-8") == "my settings"
-    config.files.journal.write_text('{"something":"else"}\n', "utf-8")
-    with pytest.raises(JournalError, match="journal of a match"):
-        opened(config)
-
-
 def test_a_pgn_that_went_missing_is_noticed(tmp_path: Path) -> None:
     config = config_at(tmp_path)
     written(config, 0)

@@ -182,21 +182,6 @@ def test_second_file_is_refused_and_more_games_are_added(reviewed: Path) -> None
     assert "New" in (folder / "review" / "game-1.html").read_text("utf-8")
 
 
-@pytest.mark.parametrize("make", ["plain", "symlink", "hardlink", "spelling"])
-def test_the_file_that_is_read_is_never_overwritten(folder: Path, make: str) -> None:
-    games, name, output = folder / "games.pgn", "games.pgn", "."
-    if make in ("symlink", "hardlink"):
-        (folder / "out").mkdir()
-        output = "out"
-        link = folder / "out" / "games.pgn"
-        link.symlink_to(games) if make == "symlink" else link.hardlink_to(games)
-    elif make == "spelling":
-        name = f"../{folder.name}/./games.pgn"
-    refused = review(folder, "--output", output, "--overwrite", "--restart", file=name, status=1)
-    assert "also read" in refused.stderr
-    assert games.read_text("utf-8") == GAMES and not (folder / output / "review.jsonl").exists()
-
-
 @pytest.mark.parametrize("name", ["games.pgn", "index.html", "game-7.html", "review.jsonl"])
 def test_a_foreign_file_in_the_folder_stays_without_overwrite(folder: Path, name: str) -> None:
     (folder / "review").mkdir()
