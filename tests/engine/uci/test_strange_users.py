@@ -125,18 +125,12 @@ def test_search_continues_when_a_cache_cannot_be_had() -> None:
 # -- positions -----------------------------------------------------------------------------------------------
 
 
-def played(moves: int, chance: random.Random, *, chess960: bool = False) -> chess.Board:
-    """A game of random moves that goes on after draws that would have to be claimed."""
-    board = chess.Board.from_chess960_pos(chance.randrange(960)) if chess960 else chess.Board()
-    while len(board.move_stack) < moves and (legal := list(board.legal_moves)):
-        board.push(chance.choice(legal))
-    return board
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_games_of_hundreds_of_moves(seed: int) -> None:
-    chance = random.Random(seed)
-    board = played(1000, chance)
+    chance, board = random.Random(seed), chess.Board()
+    # Draws that would have to be claimed end no game.
+    while len(board.move_stack) < 1000 and (legal := list(board.legal_moves)):
+        board.push(chance.choice(legal))
     moves = [move.uci() for move in board.move_stack]
     with shared_engine() as engine:
         engine.sync()

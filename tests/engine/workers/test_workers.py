@@ -40,13 +40,13 @@ CPU: Curve = ((1, 4.0), (32, 40.0), (64, 76.0))
 H200: Curve = ((1, 0.2), (256, 0.6), (1024, 1.6))
 
 
-def children(kind: str, pid: int | None = None) -> list[psutil.Process]:
-    """Processes of a runner: "engine.workers.child" or "evaluator"."""
-    return [child for child in psutil.Process(pid).children() if kind in child.cmdline()]
+def children(kind: str) -> list[psutil.Process]:
+    """Processes of this one: "engine.workers.child" or "evaluator"."""
+    return [child for child in psutil.Process().children() if kind in child.cmdline()]
 
 
-def workers(pid: int | None = None) -> list[psutil.Process]:
-    return children("engine.workers.child", pid)
+def workers() -> list[psutil.Process]:
+    return children("engine.workers.child")
 
 
 def own_processes() -> list[psutil.Process]:

@@ -23,11 +23,9 @@ from tests.paths import TABLES
 SHUFFLE = ("g1f3", "g8f6", "f3g1", "f6g8")
 
 
-def judged(
-    rules: Adjudication, scores: Sequence[int | None], fen: str = chess.STARTING_FEN
-) -> list[Verdict | None]:
+def judged(rules: Adjudication, scores: Sequence[int | None]) -> list[Verdict | None]:
     """What an adjudicator says after each move of a game of knights' moves with these scores of the mover."""
-    board, adjudicator, verdicts = chess.Board(fen), Adjudicator(rules), []
+    board, adjudicator, verdicts = chess.Board(), Adjudicator(rules), []
     for number, score in enumerate(scores):
         board.push_uci(SHUFFLE[number % 4])
         verdicts.append(adjudicator.judge(board, MoveRecord(SHUFFLE[number % 4], score_cp=score)))

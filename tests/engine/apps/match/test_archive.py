@@ -16,8 +16,8 @@ from engine.apps.match.campaign import MatchCampaign
 from engine.apps.match.config import MatchConfig, PlayerConfig
 
 
-def config_at(tmp_path: Path, games: int = 10) -> MatchConfig:
-    return MatchConfig((PlayerConfig("a"), PlayerConfig("b")), games=games, output=str(tmp_path / "match"))
+def config_at(tmp_path: Path) -> MatchConfig:
+    return MatchConfig((PlayerConfig("a"), PlayerConfig("b")), games=10, output=str(tmp_path / "match"))
 
 
 def opened(config: MatchConfig, **flags: Any) -> MatchCampaign:

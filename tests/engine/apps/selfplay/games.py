@@ -21,15 +21,9 @@ def random_game(seed: int, plies: int, *, start: Game | None = None) -> Game:
 
 
 def played_game(
-    input_format: int,
-    *,
-    start: Game | None = None,
-    nodes: int = 6,
-    max_plies: int = 2000,
-    seed: int = 1,
-    noise: float = 0.0,
+    input_format: int, *, start: Game | None = None, seed: int = 1, noise: float = 0.0
 ) -> Records:
-    """The records of a whole game, in which moves are drawn at random; adjudicated a draw at max_plies."""
+    """The records of a whole game, in which moves are drawn at random after searches of six nodes."""
     random = Random(seed)
     params = SearchParams()
     params.tree_bytes, params.cache_bytes, params.input_format = 16 << 20, 1 << 20, input_format
@@ -39,12 +33,12 @@ def played_game(
     encoding = Encoding(input_format)
     records: list[Records] = []
     white_to_move: list[bool] = []
-    while game.result()[0] == "undecided" and len(records) < max_plies:
+    while game.result()[0] == "undecided":
         tree.clear()
         tree.set_position(game)
         if noise:
             tree.add_root_noise(noise, 0.3, random.getrandbits(64))
-        while (missing := nodes - tree.root_info().visits) > 0:
+        while (missing := 6 - tree.root_info().visits) > 0:
             tree.collect(batch, min(4, missing), missing)
             tree.apply_random(batch)
         children = tree.children()
@@ -52,8 +46,4 @@ def played_game(
         records.append(make_record(game, encoding, tree.root_info(), children, move))
         white_to_move.append(game.turn == "white")
         game.push_uci(move)
-    result = RESULTS.get(game.result()[0])
-    cut_short = result is None
-    return finish_game(
-        records, white_to_move, GameEnd(result or 0, adjudicated=cut_short, length_limit=cut_short)
-    )
+    return finish_game(records, white_to_move, GameEnd(RESULTS[game.result()[0]]))

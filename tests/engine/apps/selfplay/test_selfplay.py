@@ -90,21 +90,6 @@ def test_games_are_played_and_written(tmp_path: Path) -> None:
         assert (game.records["best_idx"] != game.records["played_idx"]).any()
 
 
-def test_a_run_continues_where_it_was(tmp_path: Path) -> None:
-    folder = Folder(tmp_path / "run")
-    play(config(folder.root, games=3))
-    before = {path.name: path.read_bytes() for path in folder.training.iterdir()}
-    (folder.training / "game_000004.gz.part").write_bytes(b"left over")
-    campaign, _, view = play(config(folder.root, games=5))
-    assert campaign.resumed == 3
-    assert sorted(entry.number for entry in view.records) == [3, 4]
-    check_folder(folder, 5)
-    assert all((folder.training / name).read_bytes() == data for name, data in before.items())
-
-    campaign, ending, view = play(config(folder.root, games=5))
-    assert (ending, view.records, campaign.totals.games) == ("finished", [], 5)
-
-
 def test_other_games_are_not_mixed_in(tmp_path: Path) -> None:
     play(config(tmp_path / "run", games=2))
     with pytest.raises(JournalError, match=r"nodes: 8 .*9"):

@@ -93,9 +93,7 @@ class SimulatedExecutor:
         )
 
 
-def tune(
-    config: TuneConfig, *, most: int | None = None, restart: bool = False
-) -> tuple[RunEnding, TuneCampaign, SimulatedExecutor]:
+def tune(config: TuneConfig, *, most: int | None = None) -> tuple[RunEnding, TuneCampaign, SimulatedExecutor]:
     """Run a tuning with simulated games. most: games until the executor fails."""
     executor = SimulatedExecutor(config.match, most)
 
@@ -104,5 +102,4 @@ def tune(
 
     view: Any = Recorder()
     campaign = TuneCampaign(config)
-    run = campaign.run(view, restart=restart, make_executor=make_executor)
-    return asyncio.run(run), campaign, executor
+    return asyncio.run(campaign.run(view, make_executor=make_executor)), campaign, executor

@@ -22,6 +22,9 @@ MAGIC = {".rtbw": b"\x71\xe8\x23\x5d", ".rtbz": b"\xd7\x66\x0c\xa5"}
 
 BLOCK_BITS = 6
 SPAN_BITS = 14
+VALUES = 5
+"""Different ones, from 0."""
+
 MOST_VALUES = 1 << 16
 """Of a block."""
 
@@ -59,15 +62,10 @@ class Part:
 
 
 def write_table(
-    path: Path,
-    random: Random,
-    *,
-    values: int = 5,
-    only_value: int | None = None,
-    distances: Distances | None = None,
+    path: Path, random: Random, *, only_value: int | None = None, distances: Distances | None = None
 ) -> None:
-    """Write a file for the material of the path's name, its kind that of the path's suffix. values: how many
-    different ones there are, from 0. only_value: the value of all positions instead."""
+    """Write a file for the material of the path's name, its kind that of the path's suffix. only_value:
+    the value of all positions instead of random ones from 0 to 4."""
     pieces = pieces_of(path.stem)
     pawns = any(piece.piece_type == chess.PAWN for piece in pieces)
     white, black = path.stem.split("v")
@@ -90,7 +88,7 @@ def write_table(
         if only_value is not None:
             data += bytes((0x80 | flags, only_value))
             continue
-        header, samples, lengths, blocks = _compressed(part.size, values, random)
+        header, samples, lengths, blocks = _compressed(part.size, random)
         data += bytes([flags]) + header
         sections.append((samples, lengths, blocks))
     if distances is not None and distances.lists:
@@ -226,9 +224,9 @@ def _block(symbols: _Symbols, random: Random, values: int | None = None) -> tupl
     return (bits << (8 << BLOCK_BITS) - used).to_bytes(1 << BLOCK_BITS, "big"), held
 
 
-def _compressed(size: int, values: int, random: Random) -> tuple[bytes, bytes, bytes, bytes]:
+def _compressed(size: int, random: Random) -> tuple[bytes, bytes, bytes, bytes]:
     """Header (without flags), samples, lengths and blocks of so many random values."""
-    symbols = _Symbols(values, random)
+    symbols = _Symbols(VALUES, random)
     pool = [_block(symbols, random) for _ in range(POOL)]
     pool_lengths = np.array([length for _, length in pool], np.int64)
     drawn = np.random.default_rng(random.getrandbits(32)).integers(

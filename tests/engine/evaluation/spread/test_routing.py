@@ -31,8 +31,8 @@ class Upstream:
         return 1000 * (self.busy_with + positions) / self.positions_per_second
 
 
-def offer(upstream: Upstream, best: int = 64, most: int = 1024) -> Offer:
-    return Offer(cast(Any, upstream), NetworkInfo("net", "hash", 1, recommended_batch=best), "hash", most)
+def offer(upstream: Upstream, most: int = 1024) -> Offer:
+    return Offer(cast(Any, upstream), NetworkInfo("net", "hash", 1, recommended_batch=64), "hash", most)
 
 
 def chosen(offers: list[Offer], waiting: int, first: int = 8) -> tuple[int, int]:

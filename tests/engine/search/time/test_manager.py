@@ -35,11 +35,10 @@ def play(
     unsettled: float = 0.2,
     used: float = 1.0,
     kept: float = 0.4,
-    keeper: TimeKeeper | None = None,
 ) -> Played:
     """A game in which every move uses its budget, or that share of it, now and then the hard one, and costs
     up to twice `lag` more. Each finds the share `kept` of the tree before. Ends with the clock."""
-    chance, keeper, played = Random(1), keeper or TimeKeeper(), Played()
+    chance, keeper, played = Random(1), TimeKeeper(), Played()
     control, tree = remaining, 0
     for number in range(moves):
         left = None if moves_to_go is None else moves_to_go - number % moves_to_go
