@@ -143,9 +143,6 @@ def test_the_list_of_clients_is_read_again_at_sighup(tmp_path: Path) -> None:
             service.line("0 clients are let in")
             with pytest.raises(EvaluatorLost, match="gone"):
                 client.status()
-        (tmp_path / "service" / CLIENTS).write_text("nonsense\n")
-        service.process.send_signal(signal.SIGHUP)
-        assert "clients, line 1: a client is a name" in service.line("the list of clients stays as it is")
 
 
 def test_an_engine_says_why_it_is_not_let_in_and_plays_on_its_own(tmp_path: Path) -> None:
@@ -160,23 +157,6 @@ def test_an_engine_says_why_it_is_not_let_in_and_plays_on_its_own(tmp_path: Path
             assert any("of its own" in line for line in said)
             engine.send("position startpos")
             assert engine.best_move("go nodes 10")
-
-
-@needs_posix
-@pytest.mark.parametrize(
-    ("file", "mode", "complaint"),
-    [
-        (SERVICE_PAIR, 0o644, "others may read it: chmod 600"),
-        (CLIENTS, 0o666, "others may change it: chmod go-w"),
-    ],
-)
-def test_service_needs_usable_key_files(tmp_path: Path, file: str, mode: int, complaint: str) -> None:
-    client_keys(tmp_path, "player", allowed=True)
-    make_pair(tmp_path / "service" / SERVICE_PAIR)
-    (tmp_path / "service" / file).chmod(mode)
-    with serving(tmp_path) as service:
-        assert service.end() == 1
-        assert f"{complaint} {tmp_path / 'service' / file}" in service.said[-1]
 
 
 def test_a_match_in_several_processes_plays_with_keys(tmp_path: Path) -> None:

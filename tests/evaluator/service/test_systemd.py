@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What systemd is told, by a real process over a real socket."""
 
-import os
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.paths import CACHE, REPOSITORY
+from tests.evaluator.service.process import serving
 
 WAIT_S = 60.0
 
@@ -39,19 +36,11 @@ def told(manager: socket.socket) -> dict[str, str]:
             return lines
 
 
-def test_it_reports_ready_alive_reloading_and_stopping(manager: socket.socket, tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "evaluator", "serve", "--backend", "random", "--address", "tcp://127.0.0.1:0"],
-        env={
-            **os.environ,
-            "PYTHONPATH": str(REPOSITORY),
-            CACHE: str(tmp_path),
-            "NOTIFY_SOCKET": manager.getsockname(),
-            "WATCHDOG_USEC": "50000",
-        },
-        stderr=subprocess.DEVNULL,
-    )
-    try:
+def test_it_reports_ready_alive_reloading_and_stopping(
+    manager: socket.socket, environment: dict[str, str]
+) -> None:
+    environment |= {"NOTIFY_SOCKET": manager.getsockname(), "WATCHDOG_USEC": "50000"}
+    with serving(environment, "--backend", "random", "--address", "tcp://127.0.0.1:0") as process:
         assert told(manager)["READY"] == "1"
         while manager.recv(4096) != b"WATCHDOG=1":
             pass
@@ -61,6 +50,3 @@ def test_it_reports_ready_alive_reloading_and_stopping(manager: socket.socket, t
         process.send_signal(signal.SIGTERM)
         assert told(manager)["STOPPING"] == "1"
         assert process.wait(WAIT_S) == 0
-    finally:
-        process.kill()
-        process.wait()

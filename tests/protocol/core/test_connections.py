@@ -421,18 +421,6 @@ def test_the_end_of_a_client_is_reported_after_its_messages(path: str) -> None:
     assert hub.address_of(gone[0]) is None
 
 
-def test_one_connection_too_many_is_closed(path: str) -> None:
-    hub = hub_at(path, connections=1)
-    with stream_to(path) as stream:
-        greet(hub, stream)
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
-            other.settimeout(WAIT_S)
-            other.connect(path)
-            hub.wait(WAIT_MS)
-            assert is_closed(other)
-        assert len(hub) == 1
-
-
 def test_without_descriptors_for_more_those_there_are_are_served(path: str) -> None:
     resource = pytest.importorskip("resource")
     hub = hub_at(path)

@@ -34,6 +34,7 @@ from protocol.wire.codec import decode_reply, encode
 from protocol.wire.messages import Clients, Error, Ping
 from tests.evaluator.service.harness import WAIT_S, Harness, expected, numbered_batch, running, same
 from tests.evaluator.service.proxy import proxy_to
+from tests.evaluator.zmtp import GREETING, READY, command, exactly, message
 
 needs_ipc = pytest.mark.skipif(not zmq.has("ipc"), reason="this platform has no ipc")
 needs_posix = pytest.mark.skipif(os.name != "posix", reason="files have no modes here")
@@ -172,12 +173,15 @@ def test_a_secret_that_others_may_read_is_not_used(guarded: Harness, keys: Keys,
     assert f"chmod 600 {keys.folder / 'player' / CLIENT_PAIR}" in refusal(
         guarded.address, keys.folder / "player"
     )
-    (keys.service / SERVICE_PAIR).chmod(0o640)
-    with (
-        pytest.raises(AddressError, match=f"chmod 600 {keys.service / SERVICE_PAIR}"),
-        running(tmp_path, access=keys.access()),
-    ):
-        pass
+    for file, mode, remedy in ((SERVICE_PAIR, 0o640, "chmod 600"), (CLIENTS, 0o666, "chmod go-w")):
+        before = (keys.service / file).stat().st_mode
+        (keys.service / file).chmod(mode)
+        with (
+            pytest.raises(AddressError, match=f"{remedy} {keys.service / file}"),
+            running(tmp_path, access=keys.access()),
+        ):
+            pass
+        (keys.service / file).chmod(before)
 
 
 # -- rights --------------------------------------------------------------------------------------------
@@ -230,27 +234,6 @@ def test_ipc_socket_gives_rights_by_the_file_system(tmp_path: Path) -> None:
             plain.alias("best", "echo")
 
 
-def ready_frame(**properties: bytes) -> bytes:
-    """ZMTP's READY command with these properties."""
-    body = b"\x05READY"
-    for name, value in properties.items():
-        title = name.replace("_", "-").encode()
-        body += bytes([len(title)]) + title + struct.pack(">I", len(value)) + value
-    return b"\x04" + bytes([len(body)]) + body
-
-
-def received(peer: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        part = peer.recv(count - len(data))
-        assert part, "the connection was closed"
-        data += part
-    return data
-
-
-GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
-
-
 def test_nobody_waits_when_a_connection_ends_during_its_check(tmp_path: Path) -> None:
     with running(tmp_path, access=Access()) as harness:
         host, _, port = harness.address.removeprefix("tcp://").partition(":")
@@ -258,7 +241,7 @@ def test_nobody_waits_when_a_connection_ends_during_its_check(tmp_path: Path) ->
             peer = socket.create_connection((host, int(port)), WAIT_S)
             if number % 2:  # at once, without a word
                 peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            peer.sendall(GREETING + ready_frame(Socket_Type=b"DEALER", Identity=b""))
+            peer.sendall(GREETING + command(READY))
             peer.close()
         for _ in range(3):
             with EvaluatorClient(harness.address, timeout=WAIT_S) as client:
@@ -270,16 +253,10 @@ def test_a_client_cannot_say_itself_who_it_is(guarded: Harness, tmp_path: Path, 
         for user in (Domain.FILES.value, Domain.KEYS.value, keys.public("admin")):
             host, _, port = harness.address.removeprefix("tcp://").partition(":")
             with socket.create_connection((host, int(port)), WAIT_S) as peer:
-                peer.sendall(GREETING)
-                received(peer, 64)
-                peer.sendall(ready_frame(Socket_Type=b"DEALER", User_Id=user.encode(), Identity=b""))
-                (request,) = encode(Clients(7))
-                peer.sendall(bytes([0, len(request)]) + bytes(request))
-                assert received(peer, 1) == b"\x04"  # the service's own READY
-                received(peer, received(peer, 1)[0])
-                flags, length = received(peer, 2)
-                answer = received(peer, length if not flags & 2 else 0)
-                assert b"not_allowed" in answer
+                said = b"\x07User-Id" + struct.pack(">I", len(user)) + user.encode()
+                peer.sendall(GREETING + command(READY + said) + message([bytes(encode(Clients(7))[0])]))
+                exactly(peer, exactly(peer, len(GREETING) + 2)[-1])  # the service's own READY
+                assert b"not_allowed" in exactly(peer, exactly(peer, 2)[1])
 
 
 # -- proxies -------------------------------------------------------------------------------------------
@@ -306,16 +283,6 @@ def test_a_proxy_sees_nothing_and_gives_no_rights(guarded: Harness, keys: Keys) 
         assert plain not in seen
     for pair in (keys.service / SERVICE_PAIR, keys.folder / "player" / CLIENT_PAIR):
         assert read_pair(pair).secret not in seen
-
-
-def test_a_proxy_to_a_plain_address_gives_no_rights_either(tmp_path: Path) -> None:
-    with running(tmp_path, access=Access()) as harness, proxy_to(harness.address) as proxy:
-        with EvaluatorClient(proxy.address, timeout=WAIT_S, name="nothing to hide") as client:
-            assert same(client.evaluate(numbered_batch(3)), expected(numbered_batch(3)))
-            for attempt in ADMINISTRATION.values():
-                with pytest.raises(NotAllowed, match="not at an address without keys"):
-                    attempt(client)
-        assert b"nothing to hide" in proxy.seen
 
 
 # -- the list, read again ------------------------------------------------------------------------------
@@ -367,26 +334,22 @@ def test_a_connection_that_has_said_nothing_yet_is_revoked_as_well(guarded: Harn
             dealer.disable_monitor()
 
 
-def test_a_list_that_cannot_be_read_changes_nothing(guarded: Harness, keys: Keys) -> None:
-    player = guarded.client(keys=keys.of("player"))
-    admin = guarded.client(keys=keys.of("admin"))
-    keys.list.write_text("nonsense\n")
-    with pytest.raises(LoadFailed, match=r"the list of clients stays as it is: .*clients, line 1"):
-        admin.reload()
-    assert same(player.evaluate(numbered_batch(3)), expected(numbered_batch(3)))
-    assert guarded.client(keys=keys.of("player")).status().ready
-
-
-@pytest.mark.skipif(os.name != "posix", reason="there are no such pipes")
+@pytest.mark.parametrize(("content", "reason"), [("nonsense\n", "clients, line 1"), (None, "it is no file")])
 @pytest.mark.timeout(60)
-def test_a_list_that_is_a_pipe_holds_up_nobody(guarded: Harness, keys: Keys) -> None:
+def test_a_list_that_cannot_be_read_changes_nothing(
+    guarded: Harness, keys: Keys, content: str | None, reason: str
+) -> None:
+    """Nobody waits for somebody to write into a list that is a pipe."""
+    if content is None and os.name != "posix":
+        pytest.skip("there are no such pipes")
     player = guarded.client(keys=keys.of("player"))
     admin = guarded.client(keys=keys.of("admin"))
     keys.list.unlink()
-    os.mkfifo(keys.list)
-    with pytest.raises(LoadFailed, match="it is no file"):
+    os.mkfifo(keys.list) if content is None else keys.list.write_text(content)
+    with pytest.raises(LoadFailed, match=f"the list of clients stays as it is: .*{reason}"):
         admin.reload()
     assert same(player.evaluate(numbered_batch(3)), expected(numbered_batch(3)))
+    assert guarded.client(keys=keys.of("player")).status().ready
 
 
 # -- addresses -----------------------------------------------------------------------------------------

@@ -5,14 +5,10 @@ docs/how-to/service.md says, and others are answered meanwhile."""
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgpack
 import numpy as np
@@ -26,9 +22,8 @@ from protocol.batch import POSITION_DTYPE, PositionBatch
 from protocol.errors import EvaluatorLost
 from protocol.wire.codec import encode_evaluate
 from tests.evaluator.service.plugin import Plugin
-from tests.evaluator.service.process import free_port, wait_for_line
+from tests.evaluator.service.process import free_port, serving, wait_for_line
 from tests.evaluator.zmtp import GREETING, connect, frame, is_closed, message
-from tests.paths import CACHE, REPOSITORY
 
 WAIT_S = 60.0
 
@@ -105,29 +100,13 @@ class Asking:
 
 
 @pytest.fixture
-def attacked(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Attacked]:
+def attacked(
+    environment: dict[str, str], plugin: Plugin, request: pytest.FixtureRequest
+) -> Iterator[Attacked]:
     """A service, with flags if the test gives it some."""
-    flags: list[str] = getattr(request, "param", [])
-    plugin, port = Plugin(tmp_path), free_port()
-    environment = {**os.environ, **plugin.environment, "PYTHONPATH": f"{tmp_path}:{REPOSITORY}"}
-    environment |= {CACHE: str(tmp_path)}
-    command = [
-        sys.executable,
-        "-m",
-        "evaluator",
-        "serve",
-        "--backend",
-        "plugin",
-        "--no-latency-cache",
-        "--plain-admin",
-    ]
-    process = subprocess.Popen(
-        [*command, "--address", f"tcp://127.0.0.1:{port}", *flags],
-        env=environment,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
+    port = free_port()
+    flags = ("--backend", "plugin", "--no-latency-cache", "--plain-admin", *getattr(request, "param", []))
+    with serving(environment, *flags, "--address", f"tcp://127.0.0.1:{port}") as process:
         wait_for_line(process, "ready")
         seen = psutil.Process(process.pid)
         with Asking(port, seen) as asking:
@@ -135,9 +114,6 @@ def attacked(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Attacke
             yield Attacked(port, seen, seen.memory_info().rss, asking)
             asking.hears(20)
         assert process.poll() is None
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def test_a_client_that_never_reads_is_bounded_and_disconnected(attacked: Attacked) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgpack
 import pytest
 
 from evaluator.service.connections import hub_sockets
@@ -29,7 +28,6 @@ from tests.evaluator.service.harness import (
     running,
     same,
 )
-from tests.evaluator.zmtp import connect_to, frame, is_closed, message
 
 pytestmark = pytest.mark.skipif(not hub_sockets.AVAILABLE, reason="such a service is like any other here")
 
@@ -45,16 +43,6 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
 def private(folder: Path, **options: object) -> Iterator[Harness]:
     with running(folder, private=True, address=f"ipc://{folder / 'evaluator'}", **options) as harness:  # type: ignore[arg-type]
         yield harness
-
-
-def path_of(harness: Harness) -> str:
-    return harness.address.removeprefix("ipc://")
-
-
-def closed(client: EvaluatorClient) -> dict[str, int]:
-    """Connections closed, by reason."""
-    found: dict[str, int] = client.status().metrics["closed_connections"]
-    return {reason: count for reason, count in found.items() if count}
 
 
 def test_no_thread_stands_between(tmp_path: Path) -> None:
@@ -118,36 +106,6 @@ def test_requests_larger_than_a_socket_takes_are_answered(tmp_path: Path) -> Non
             assert same(completed.result(), expected(batches.pop(completed.id)))
 
 
-@pytest.mark.parametrize(
-    ("sent", "reason"),
-    [(frame(bytes(60_000), more=True) * 30, "message"), (frame(b"", more=True) * 1000, "parts")],
-    ids=["large", "many frames"],
-)
-def test_only_client_that_sends_too_much_is_disconnected(harness: Harness, sent: bytes, reason: str) -> None:
-    client = harness.client()
-    with connect_to(path_of(harness)) as hostile:
-        with contextlib.suppress(OSError):
-            hostile.sendall(sent)
-        assert is_closed(hostile)
-    while not (found := closed(client)):
-        pass
-    assert found == {reason: 1}
-
-
-@pytest.mark.integration
-def test_only_the_client_that_leaves_answers_unread_is_disconnected(harness: Harness) -> None:
-    status = message([msgpack.packb({"type": "status", "id": 1})]) * 1000
-    client = harness.client()
-    with connect_to(path_of(harness)) as hostile:
-        with pytest.raises(OSError):  # noqa: PT011 - reset, or a broken pipe
-            for _ in range(1000):
-                hostile.sendall(status)
-        assert client.ping() >= 0
-    while not (found := closed(client)):
-        pass
-    assert found == {"unread": 1}
-
-
 def test_client_is_forgotten_when_it_leaves_with_requests(harness: Harness) -> None:
     harness.backend.hold()
     goes, stays = harness.client(), harness.client()
@@ -160,16 +118,6 @@ def test_client_is_forgotten_when_it_leaves_with_requests(harness: Harness) -> N
     harness.backend.gate.set()
     assert answers(stays, 2)
     assert 7 not in harness.backend.sizes
-
-
-def test_the_oldest_silent_connection_makes_room_for_a_client(harness: Harness) -> None:
-    client = harness.client()
-    crowd = [connect_to(path_of(harness)) for _ in range(19)]
-    assert harness.client().ping() >= 0
-    assert is_closed(crowd[0])
-    assert closed(client) == {"silent": 1}
-    for each in crowd:
-        each.close()
 
 
 def test_excess_client_gets_the_reason_when_all_others_are_known(harness: Harness) -> None:
