@@ -187,7 +187,7 @@ def running(
 ) -> Iterator[Harness]:
     """A service on an address of its own whose devices are EchoBackends. access: who may do what, everybody
     everything if none is given. further: addresses besides. before_ready: called with the address while the
-    networks are loaded."""
+    networks are loaded. private: as an engine starts one for itself, at an ipc address."""
     opened: list[EchoBackend] = []
 
     def open_backend(name: str, network: Any, settings: DeviceSettings, **more: Any) -> Backend:
@@ -210,6 +210,8 @@ def running(
         on_ready=lambda infos: ready.set(),
         **options,
     )
+    if options.get("private"):
+        address = f"ipc://{folder / 'evaluator'}"
     try:
         address, *others = [service.bind(each) for each in (address, *further)]
     except AddressError:

@@ -26,9 +26,7 @@ pytestmark = pytest.mark.skipif(not hub_sockets.AVAILABLE, reason="there is no s
 
 @contextlib.contextmanager
 def private(folder: Path, **options: object) -> Iterator[Harness]:
-    address = f"ipc://{folder / 'evaluator'}"
-    make = lambda name: LeasingBackend()  # noqa: E731
-    with running(folder, private=True, address=address, make=make, **options) as harness:  # type: ignore[arg-type]
+    with running(folder, private=True, make=lambda name: LeasingBackend(), **options) as harness:  # type: ignore[arg-type]
         yield harness
 
 

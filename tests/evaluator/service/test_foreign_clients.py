@@ -18,12 +18,10 @@ from tests.evaluator.service.harness import WAIT_S, Harness, foreign_client, num
 @pytest.fixture(params=["open", "private"])
 def harness(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Harness]:
     """A service that anybody may connect to, or one as an engine starts it for itself."""
-    options: dict[str, Any] = {}
-    if request.param == "private":
-        if not hub_sockets.AVAILABLE:
-            pytest.skip("such a service is like any other on this system")
-        options = {"private": True, "address": f"ipc://{tmp_path / 'evaluator'}"}
-    with running(tmp_path, networks=2, max_request=16, **options) as harness:
+    private = request.param == "private"
+    if private and not hub_sockets.AVAILABLE:
+        pytest.skip("such a service is like any other on this system")
+    with running(tmp_path, networks=2, max_request=16, private=private) as harness:
         yield harness
 
 

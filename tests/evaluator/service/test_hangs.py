@@ -19,7 +19,7 @@ from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.errors import DeviceFailed
 from protocol.wire.messages import StatusReply
 from tests.evaluator.service.harness import WAIT_S, answers, expected, numbered_batch, received, running, same
-from tests.evaluator.service.test_failures import with_standby
+from tests.evaluator.service.test_failures import failing, with_standby
 
 IMPATIENT = Patience(hang_factor=1.0, hang_s=0.05, retry_s=0.01)
 
@@ -162,9 +162,6 @@ def test_of_two_answers_the_first_is_used(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("long_answers")
 def test_request_goes_to_others_when_a_late_answer_is_none(tmp_path: Path) -> None:
-    def broken(batch: PositionBatch) -> EvaluationBatch:
-        raise BackendError("the driver gave up")
-
     patience = Patience(hang_factor=1.0, hang_s=0.05, retry_s=0.01)
     with running(tmp_path, backends=("first", "second"), patience=patience) as harness:
         client, other = harness.client(), harness.client()
@@ -175,7 +172,7 @@ def test_request_goes_to_others_when_a_late_answer_is_none(tmp_path: Path) -> No
         client.submit(batch)
         status_when(other, lambda status: status.metrics["device_hangs"] == 2)
         hung_first = first if first.sizes else second
-        hung_first.answer = broken
+        hung_first.answer = failing
         hung_first.gate.set()
         (second if hung_first is first else first).gate.set()
         completed = received(client)
@@ -276,13 +273,10 @@ def test_devices_that_hang_in_turn_share_the_time(tmp_path: Path, monkeypatch: p
 
 
 def test_a_device_that_failed_is_tried_again_and_comes_back(tmp_path: Path) -> None:
-    def broken(batch: PositionBatch) -> EvaluationBatch:
-        raise BackendError("the device fell off the bus")
-
     with running(tmp_path, patience=IMPATIENT) as harness:
         client = harness.client()
         # A backend opened anew works, and until then each probe fails.
-        harness.backend.answer = broken
+        harness.backend.answer = failing
         for _ in range(MAX_FAILURES):
             fails(client)
         status_when(client, lambda status: status.state == "ready")
@@ -376,10 +370,7 @@ def test_a_backend_whose_standby_cannot_open_says_so(tmp_path: Path) -> None:
         client = harness.client()
         harness.service.record.networks.find("").open_standby = missing
 
-        def broken(batch: PositionBatch) -> EvaluationBatch:
-            raise BackendError("the device fell off the bus")
-
-        harness.backend.answer = broken
+        harness.backend.answer = failing
         for _ in range(MAX_FAILURES):
             fails(client)
         status = client.status()

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """evaluator/service/heap.py: memory that was freed goes back to the system."""
 
-import subprocess
-import sys
-
 import pytest
 
 from evaluator.service import heap
 from tests.paths import REPOSITORY
+from tests.programs import python
 
 FRAGMENTS = """
 import ctypes, threading
@@ -58,20 +56,13 @@ assert kept < 16_000_000, kept
 """
 
 
-def run(program: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.mark.skipif(heap._trim() is None, reason="the C library is not glibc")
 def test_free_memory_between_used_blocks_is_returned() -> None:
-    run(FRAGMENTS)
+    python(FRAGMENTS, cwd=REPOSITORY)
 
 
 @pytest.mark.skipif(heap._trim() is None, reason="the C library is not glibc")
 def test_threads_that_have_ended_leave_little_behind() -> None:
     """24 threads have 3 MB each at the same time, as threads that load networks have one after the other.
     With an arena for each, twice as much as is allowed stays."""
-    run(BURSTS)
+    python(BURSTS, cwd=REPOSITORY)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from evaluator.service.logs import KEPT_WARNINGS, LONGEST_WARNING, JsonFormatter, LineFormatter, Warnings
+from evaluator.service.logs import LONGEST_WARNING, JsonFormatter, LineFormatter, Warnings
 
 
 def record(message: str, *arguments: object, fault: bool = False) -> logging.LogRecord:
@@ -37,15 +37,6 @@ def test_an_exception_is_part_of_its_line() -> None:
         line = JsonFormatter().format(record("failed", fault=True))
     assert "\n" not in line
     assert json.loads(line)["exception"].splitlines()[-1] == "ZeroDivisionError: for nothing"
-
-
-def test_the_last_warnings_are_kept_the_newest_first() -> None:
-    kept = Warnings()
-    for number in range(KEPT_WARNINGS + 5):
-        kept.handle(record("warning %d", number))
-    messages = [each["message"] for each in kept.last()]
-    assert messages == [f"warning {number}" for number in range(KEPT_WARNINGS + 4, 4, -1)]
-    assert kept.last()[0] == {"time": 1767225600.25, "level": "warning", "message": messages[0]}
 
 
 def test_kept_warning_is_bounded_and_names_its_exception() -> None:

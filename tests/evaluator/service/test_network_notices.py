@@ -145,8 +145,7 @@ def test_requests_for_a_network_that_is_gone_complete_as_changed(
 
 @pytest.mark.skipif(not hub_sockets.AVAILABLE, reason="there is no such path here")
 def test_results_of_the_fast_path_name_their_network(tmp_path: Path) -> None:
-    address = f"ipc://{tmp_path / 'evaluator'}"
-    with running(tmp_path, private=True, address=address, make=lambda name: LeasingBackend()) as harness:
+    with running(tmp_path, private=True, make=lambda name: LeasingBackend()) as harness:
         client = harness.client()
         backend = harness.backend
         assert isinstance(backend, LeasingBackend)

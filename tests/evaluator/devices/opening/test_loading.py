@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Real networks in a real evaluator process: served, loaded beside, with the heads asked for."""
 
-import json
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,33 +23,23 @@ from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.errors import LoadFailed
 from protocol.wire import messages
+from tests.evaluator.service import process as processes
 from tests.evaluator.service.harness import EchoBackend, devices
 from tests.paths import CACHE, DATA, REPOSITORY
 
 NETWORKS = sorted((DATA / "lc0" / "nets").glob("*.pb.gz"))
 
-SERVE = [sys.executable, "-m", "evaluator", "serve", "--embedded"]
-
 
 @contextmanager
 def serving(network: Path, caches: Path) -> Iterator[EvaluatorClient]:
     """A client of a process that serves a network."""
-    process = subprocess.Popen(
-        [*SERVE, "--network", str(network), "--backend", "onnx", "--threads", "1", "--calibration-s", "0.05"],
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), CACHE: str(caches)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        address = json.loads(process.stdout.readline())["address"]
-        with EvaluatorClient(address, timeout=60.0) as client:
-            yield client
-    finally:
-        process.kill()
-        process.communicate()
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), CACHE: str(caches)}
+    flags = ("--embedded", "--network", str(network), "--backend", "onnx", "--threads", "1")
+    with (
+        processes.serving(environment, *flags, "--calibration-s", "0.05") as process,
+        EvaluatorClient(processes.event(process, "bound")["address"], timeout=60.0) as client,
+    ):
+        yield client
 
 
 def test_a_network_does_not_wait_for_ever_for_one_whose_driver_hangs() -> None:

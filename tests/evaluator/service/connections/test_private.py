@@ -35,19 +35,13 @@ pytestmark = pytest.mark.skipif(not hub_sockets.AVAILABLE, reason="such a servic
 @pytest.fixture
 def harness(tmp_path: Path) -> Iterator[Harness]:
     limits = ConnectionLimits(connections=20, client_bytes=1)
-    with private(tmp_path, connections=limits, max_request=64) as harness:
-        yield harness
-
-
-@contextlib.contextmanager
-def private(folder: Path, **options: object) -> Iterator[Harness]:
-    with running(folder, private=True, address=f"ipc://{folder / 'evaluator'}", **options) as harness:  # type: ignore[arg-type]
+    with running(tmp_path, private=True, connections=limits, max_request=64) as harness:
         yield harness
 
 
 def test_no_thread_stands_between(tmp_path: Path) -> None:
     before = set(Path("/proc/self/task").iterdir())
-    with private(tmp_path) as harness:
+    with running(tmp_path, private=True) as harness:
         client = harness.client()
         assert isinstance(client._connection, UnixConnection)
         assert answers(client, 40)
@@ -98,7 +92,7 @@ def test_socket_with_received_answers_is_not_given_away(harness: Harness) -> Non
 
 
 def test_requests_larger_than_a_socket_takes_are_answered(tmp_path: Path) -> None:
-    with private(tmp_path, make=lambda name: EchoBackend(64)) as harness:
+    with running(tmp_path, private=True, make=lambda name: EchoBackend(64)) as harness:
         client = harness.client()
         batches = {client.submit(batch): batch for batch in (numbered_batch(1024, seed=i) for i in range(8))}
         while batches:
@@ -130,7 +124,7 @@ def test_excess_client_gets_the_reason_when_all_others_are_known(harness: Harnes
 def test_it_listens_at_one_address_without_keys(tmp_path: Path) -> None:
     with (
         pytest.raises(AddressError, match="one address"),
-        private(tmp_path, further=[f"ipc://{tmp_path / 'other'}"]),
+        running(tmp_path, private=True, further=[f"ipc://{tmp_path / 'other'}"]),
     ):
         pass
 

@@ -5,7 +5,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from evaluator.service.networks import NetworkToLoad
 from evaluator.service.service import EvaluatorService
 from tests.browser import Page, browsing, needs_browser
 from tests.evaluator.service.harness import EchoBackend, Harness, devices, numbered_batch, running
+from tests.evaluator.service.http.test_page import shown
 from tests.evaluator.service.process import needs_ipc
 from tests.evaluator.service.test_failures import failing
 
@@ -74,10 +75,7 @@ def busy(harness: Harness, name: str = "a client") -> None:
 
 
 def test_somebody_reads_how_the_service_is(page: Page, tmp_path: Path) -> None:
-    with (
-        running(tmp_path, backends=("first", "second")) as harness,
-        serve_health("127.0.0.1", 0, harness.service.record) as port,
-    ):
+    with shown(tmp_path, backends=("first", "second")) as (harness, port):
         busy(harness)
         show(page, port, "ready")
         page.wait(lambda: rows(page, "clients"))
@@ -100,12 +98,8 @@ def test_somebody_reads_how_the_service_is(page: Page, tmp_path: Path) -> None:
 
 def test_power_and_temperature_are_read_on_any_screen(page: Page, tmp_path: Path) -> None:
     sensors = {"first": Sensors(412.5, 61.0), "second": Sensors(celsius=48.25), "third": None}
-    with (
-        running(
-            tmp_path, backends=tuple(sensors), make=lambda name: EchoBackend(sensed=sensors[name])
-        ) as harness,
-        serve_health("127.0.0.1", 0, harness.service.record) as port,
-    ):
+    make = lambda name: EchoBackend(sensed=sensors[name])  # noqa: E731
+    with shown(tmp_path, backends=tuple(sensors), make=make) as (_, port):
         for width in (360, 1600):
             show(page, port, "ready", width=width)
             page.wait(lambda: [row[-1] for row in rows(page, "devices")] == ["413 W · 61 °C", "48 °C", "–"])
@@ -119,7 +113,7 @@ def test_clients_that_are_not_listed_are_counted(
     page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("evaluator.service.http.overview.MOST_CLIENTS", 2)
-    with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service.record) as port:
+    with shown(tmp_path) as (harness, port):
         for _ in range(3):
             harness.client().ping()
         show(page, port, "ready")
@@ -131,8 +125,7 @@ def test_clients_that_are_not_listed_are_counted(
 def test_local_clients_are_shown_with_their_processes(page: Page, tmp_path: Path) -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
-        running(tmp_path, address=f"ipc://{folder}/e") as harness,
-        serve_health("127.0.0.1", 0, harness.service.record) as port,
+        shown(tmp_path, address=f"ipc://{folder}/e") as (harness, port),
     ):
         harness.client(name="the engine").ping()
         show(page, port, "ready")
@@ -143,14 +136,14 @@ def test_local_clients_are_shown_with_their_processes(page: Page, tmp_path: Path
 
 
 def test_nothing_is_asked_of_another_host(page: Page, tmp_path: Path) -> None:
-    with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service.record) as port:
+    with shown(tmp_path) as (_, port):
         show(page, port, "ready")
         page.wait(lambda: sum(url.endswith("/status") for url in page.requests) >= 2)
         assert {urlsplit(url).netloc for url in page.requests} == {f"127.0.0.1:{port}"}
 
 
 def test_names_are_text_whatever_they_are(page: Page, tmp_path: Path) -> None:
-    with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service.record) as port:
+    with shown(tmp_path) as (harness, port):
         client = harness.client(name=MALICE)
         client.evaluate(numbered_batch(1))
         served = harness.service.record.networks.find("")
@@ -163,10 +156,7 @@ def test_names_are_text_whatever_they_are(page: Page, tmp_path: Path) -> None:
 
 
 def test_a_degraded_service_says_why(page: Page, tmp_path: Path) -> None:
-    with (
-        running(tmp_path, backends=("first", "second")) as harness,
-        serve_health("127.0.0.1", 0, harness.service.record) as port,
-    ):
+    with shown(tmp_path, backends=("first", "second")) as (harness, port):
         show(page, port, "ready")
         client = harness.client()
         harness.backends[0].answer = failing
@@ -184,7 +174,7 @@ def test_a_degraded_service_says_why(page: Page, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("width", [360, 1600])
 def test_no_text_needs_a_pointer(page: Page, tmp_path: Path, width: int) -> None:
-    with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service.record) as port:
+    with shown(tmp_path) as (harness, port):
         busy(harness)
         show(page, port, "ready", width=width)
         page.wait(lambda: rows(page, "clients"))
@@ -201,7 +191,7 @@ TELLS = "[...document.querySelectorAll('.tip')].map((tip) => !tip.hidden)"
 
 
 def test_a_chart_tells_its_values_to_fingers_and_keys(page: Page, tmp_path: Path) -> None:
-    with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service.record) as port:
+    with shown(tmp_path) as (_, port):
         show(page, port, "ready", width=360)
         page.wait(lambda: page.value("document.querySelectorAll('#networks .line').length"))
         assert page.value(TELLS) == [False, False]
@@ -214,12 +204,9 @@ def test_a_chart_tells_its_values_to_fingers_and_keys(page: Page, tmp_path: Path
         page.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
         assert page.value(TELLS) == [False, True]
         assert page.value("document.querySelector('#networks .tip').innerText").endswith(" positions/s")
-        page.value("document.querySelector('#past .chart').focus()")
-        for kind in ("rawKeyDown", "keyUp"):
-            page.call("Input.dispatchKeyEvent", type=kind, key="ArrowLeft", windowsVirtualKeyCode=37)
-        page.value("document.querySelector('#networks .chart').focus()")
-        for kind in ("rawKeyDown", "keyUp"):
-            page.call("Input.dispatchKeyEvent", type=kind, key="ArrowLeft", windowsVirtualKeyCode=37)
+        for section in ("past", "networks"):
+            page.value(f"document.querySelector('#{section} .chart').focus()")
+            page.key("ArrowLeft")
         assert page.value(TELLS) == [False, True], "of one chart at a time"
 
 
@@ -231,10 +218,8 @@ def test_a_service_that_loads_and_one_that_drains(page: Page, tmp_path: Path) ->
         show(page, port, "loading")
         page.wait(lambda: "None is loaded yet." in page.text())
         page.open("about:blank", width=1200)  # or it would miss the service that is closed now
-    with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service.record) as port:
-        harness.backend.hold()
-        harness.client().submit(numbered_batch(1))
-        harness.backend.wait_entered()
+    with shown(tmp_path) as (harness, port):
+        harness.occupy(harness.client(), 1)
         harness.service.drain("SIGTERM")
         show(page, port, "draining")
         page.wait(lambda: "SIGTERM" in page.text())
@@ -268,7 +253,7 @@ def test_a_tab_that_nobody_sees_asks_for_nothing(page: Page, tmp_path: Path) -> 
     """
     ring = "timers.splice(0).forEach((work) => work()), asked"
     script = page.call("Page.addScriptToEvaluateOnNewDocument", source=counting)
-    with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service.record) as port:
+    with shown(tmp_path) as (_, port):
         show(page, port, "ready")
         page.wait(lambda: page.value("timers.length") == 1)
         assert page.value(ring) == 2
@@ -284,13 +269,10 @@ def test_a_tab_that_nobody_sees_asks_for_nothing(page: Page, tmp_path: Path) -> 
     page.call("Page.removeScriptToEvaluateOnNewDocument", **script)
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [360, 901, 1600])
 def test_it_fits_the_screen_in_both_schemes(page: Page, tmp_path: Path, width: int, dark: bool) -> None:
-    with ExitStack() as stack:
-        harness = stack.enter_context(running(tmp_path))
-        port = stack.enter_context(serve_health("127.0.0.1", 0, harness.service.record))
+    with shown(tmp_path) as (harness, port):
         busy(harness, "a-client-with-a-name-that-has-no-place-to-break-it-" + 100 * "x")
         show(page, port, "ready", width=width, dark=dark)
         page.wait(lambda: rows(page, "clients"))

@@ -4,7 +4,6 @@
 import socket
 import urllib.error
 import urllib.request
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -70,17 +69,6 @@ def test_devices_that_fail_are_named() -> None:
     assert found["wavefront_device_in_use", (("device", "0:gpu"),)] == 1
 
 
-def test_power_and_temperature_are_absent_where_no_driver_tells() -> None:
-    for sensors, names in (
-        ({}, set[str]()),
-        ({"0:gpu": {"celsius": 61.0}}, {"temperature_celsius"}),
-        ({"0:gpu": {"watts": 412.5, "celsius": 61.0}}, {"power_watts", "temperature_celsius"}),
-    ):
-        text = exposed(Metrics(), replace(STATE, device_sensors=sensors))
-        told = {name for name in ("power_watts", "temperature_celsius") if name in text}
-        assert told == names, text
-
-
 def test_a_request_a_position_and_a_batch_are_counted_once(tmp_path: Path) -> None:
     with running(tmp_path) as harness:
         client = harness.client()
@@ -92,27 +80,6 @@ def test_a_request_a_position_and_a_batch_are_counted_once(tmp_path: Path) -> No
         assert found["wavefront_positions_total", batches] == 8
         assert found["wavefront_batch_size_sum", batches] == 8
         assert found["wavefront_batches_total", batches] == found["wavefront_batch_size_count", batches] == 2
-
-
-def test_the_endpoint_says_live_ready_and_the_metrics(tmp_path: Path) -> None:
-    with running(tmp_path) as harness, serve_health("127.0.0.1", 0, harness.service.record) as port:
-
-        def get(path: str) -> str:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=WAIT_S) as reply:
-                return str(reply.read().decode())
-
-        assert get("live") == "live\n"
-        assert get("ready") == "ready\n"
-        assert "wavefront_ready 1.0\n" in get("metrics")
-        assert get("metrics?name[]=wavefront_ready").splitlines()[-1] == "wavefront_ready 1.0"
-        assert get("ready?verbose") == "ready\n"
-        assert "process_open_fds" in get("metrics")
-        with pytest.raises(urllib.error.HTTPError, match="404"):
-            get("nothing")
-        head = urllib.request.Request(f"http://127.0.0.1:{port}/ready", method="HEAD")
-        with urllib.request.urlopen(head, timeout=WAIT_S) as reply:
-            assert reply.status == 200
-            assert reply.read() == b""
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
