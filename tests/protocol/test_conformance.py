@@ -166,29 +166,12 @@ def test_our_own_client_passes() -> None:
     assert not [line for line in told if line.startswith(" ")]
 
 
-def test_our_own_client_passes_with_keys(tmp_path: Path) -> None:
+def test_our_own_client_passes_with_keys_and_compression(tmp_path: Path) -> None:
+    pytest.importorskip("backports.zstd" if sys.version_info < (3, 14) else "compression.zstd")
     pair = pair_at(tmp_path / SERVICE_PAIR)
     script = Walk("tcp://127.0.0.1:0", PATIENCE_S, io.StringIO(), pair)
     address = f"{script.address}#{show_key(pair.public)}"
-    with client_thread(partial(our_client, keys=tmp_path / "client"), address):
-        assert script.run() == {}
-
-
-def test_a_client_without_keys_is_not_let_in_where_they_are_demanded(tmp_path: Path) -> None:
-    faults: list[str] = []
-    pair = pair_at(tmp_path / SERVICE_PAIR)
-    evaluator = ScriptedEvaluator("tcp://127.0.0.1:0", faults.append, (), pair)
-    try:
-        with pytest.raises(EvaluatorLost, match="keys only"):
-            EvaluatorClient(evaluator.address, timeout=PATIENCE_S)
-    finally:
-        evaluator.close(linger_ms=0)
-
-
-def test_our_own_client_compresses_where_that_is_offered() -> None:
-    pytest.importorskip("backports.zstd" if sys.version_info < (3, 14) else "compression.zstd")
-    script = Walk("tcp://127.0.0.1:0", PATIENCE_S, io.StringIO())
-    with client_thread(partial(our_client, compress=True), script.address):
+    with client_thread(partial(our_client, compress=True, keys=tmp_path / "client"), address):
         assert script.run() == {}
     assert script.compressed > 0
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Input planes and policy indices of docs/reference/positions.md against the engine that makes them."""
 
-import json
 import re
 from itertools import chain
 from typing import Any
@@ -16,7 +15,6 @@ from protocol.policy import policy_moves
 from tests.engine.core.chess.games import random_games
 from tests.engine.core.encoding.reference_encoder import FORMATS
 from tests.paths import REPOSITORY
-from tests.protocol.kit.__main__ import main
 
 ONES = 2**64 - 1
 COLUMNS = ("castling", "plane 108", "plane 109", "plane 110", "positions shown", "transform")
@@ -153,8 +151,3 @@ def test_policy_indices_follow_the_document(input_format: int, chess960: bool) -
             assert index == index_by_the_document(board, move, int(transforms[0])), (game.fen(), text)
     if not chess960:
         assert (max(seen) >= 4) == (input_format == 3)
-
-
-def test_the_table_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["table"]) == 0
-    assert tuple(json.loads(capsys.readouterr().out)) == policy_moves()

@@ -58,27 +58,18 @@ def headers(good: dict[str, Any]) -> st.SearchStrategy[bytes]:
 def parts(message: Any) -> Any:
     """A message as something that can be compared."""
     arrays: tuple[NDArray[Any], ...]
+    facts: tuple[Any, ...]
     if isinstance(message, Evaluate):
         arrays = message.batch.positions, message.batch.move_offsets, message.batch.moves
-        return (
-            message.id,
-            message.priority,
-            message.deadline_ms,
-            message.network,
-            message.target_ms,
-            [(a.tobytes(), a.dtype, a.shape) for a in arrays],
-        )
-    if isinstance(message, Result):
+        facts = message.id, message.priority, message.deadline_ms, message.network, message.target_ms
+    elif isinstance(message, Result):
         evaluation = message.evaluation
         arrays = evaluation.logits, evaluation.wdl, evaluation.moves_left
         numbers = message.id, message.queue_ms, message.compute_ms, message.batch
-        return (
-            *numbers,
-            message.instance,
-            message.network,
-            [(a.tobytes(), a.dtype, a.shape) for a in arrays],
-        )
-    return message
+        facts = *numbers, message.instance, message.network
+    else:
+        return message
+    return (*facts, [(a.tobytes(), a.dtype, a.shape) for a in arrays])
 
 
 def outcome(decode: Any, frames: list[Any]) -> Any:
@@ -86,6 +77,13 @@ def outcome(decode: Any, frames: list[Any]) -> Any:
         return parts(decode(frames))
     except RemoteError as error:
         return type(error), str(error)
+
+
+def assert_read_as_without_the_core(reader: str, decode: Any, frames: list[Any]) -> None:
+    """reader: what reads with the core."""
+    with_core = outcome(decode, frames)
+    with patch.object(codec, reader, lambda frames: None):
+        assert outcome(decode, frames) == with_core
 
 
 @settings(max_examples=rounds(500))
@@ -103,10 +101,7 @@ def outcome(decode: Any, frames: list[Any]) -> Any:
     )
 )
 def test_an_evaluate_is_read_as_without_the_core(header: bytes) -> None:
-    frames = [header, *ARRAYS]
-    with_core = outcome(decode_request, frames)
-    with patch.object(codec, "plain_evaluate", lambda frames: None):
-        assert outcome(decode_request, frames) == with_core
+    assert_read_as_without_the_core("plain_evaluate", decode_request, [header, *ARRAYS])
 
 
 @settings(max_examples=rounds(500))
@@ -124,10 +119,7 @@ def test_an_evaluate_is_read_as_without_the_core(header: bytes) -> None:
     )
 )
 def test_a_result_is_read_as_without_the_core(header: bytes) -> None:
-    frames = [header, *ANSWER]
-    with_core = outcome(decode_reply, frames)
-    with patch.object(codec, "plain_result", lambda frames: None):
-        assert outcome(decode_reply, frames) == with_core
+    assert_read_as_without_the_core("plain_result", decode_reply, [header, *ANSWER])
 
 
 @settings(max_examples=rounds(300))
@@ -143,9 +135,7 @@ def test_arrays_of_another_size_are_left_to_the_codec(number: int, change: bytes
     header = bytes(msgpack.packb({"type": "evaluate", "id": 1, "count": 3}))
     frames = [header, *ARRAYS]
     frames[number] = frames[number] + change if change else frames[number][:-1]
-    with_core = outcome(decode_request, frames)
-    with patch.object(codec, "plain_evaluate", lambda frames: None):
-        assert outcome(decode_request, frames) == with_core
+    assert_read_as_without_the_core("plain_evaluate", decode_request, frames)
 
 
 def test_our_own_messages_are_plain() -> None:

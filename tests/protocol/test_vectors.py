@@ -13,7 +13,6 @@ from protocol.batch import POSITION_DTYPE, PositionBatch
 from protocol.wire.codec import check_batch
 from scripts import protocol_vectors
 from tests.engine.core.encoding import reference_encoder
-from tests.protocol.kit.__main__ import main
 from tests.protocol.kit.vectors import vectors
 
 VECTORS = vectors()
@@ -38,11 +37,6 @@ def batch_of(vector: dict[str, Any]) -> PositionBatch:
 
 def test_the_file_is_what_the_command_makes() -> None:
     assert json.loads(protocol_vectors.document()) == VECTORS
-
-
-def test_they_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["vectors"]) == 0
-    assert json.loads(capsys.readouterr().out) == VECTORS
 
 
 def test_every_format_and_every_kind_of_transform_is_there() -> None:

@@ -27,21 +27,6 @@ def readable(wakeup: Wakeup) -> bool:
     return bool(select.select([wakeup], [], [], 0)[0])
 
 
-def test_a_sleeper_is_woken_from_another_thread(wakeup: Wakeup) -> None:
-    woken = threading.Event()
-
-    def sleep() -> None:
-        wakeup.wait(None)
-        woken.set()
-
-    thread = threading.Thread(target=sleep, daemon=True)
-    thread.start()
-    assert not woken.is_set()
-    wakeup.wake()
-    assert woken.wait(PATIENCE_S)
-    thread.join(PATIENCE_S)
-
-
 def test_an_earlier_call_ends_the_next_sleep(wakeup: Wakeup) -> None:
     wakeup.wake()
     wakeup.wait(None)
@@ -52,16 +37,10 @@ def test_an_earlier_call_ends_the_next_sleep(wakeup: Wakeup) -> None:
     assert readable(wakeup)
 
 
-def test_many_calls_are_one(wakeup: Wakeup) -> None:
+@pytest.mark.parametrize("wake", [Wakeup.wake, Wakeup.wake_from_signal_handler])
+def test_a_full_buffer_wakes_as_well(wakeup: Wakeup, wake: Callable[[Wakeup], None]) -> None:
     for _ in range(100_000):
-        wakeup.wake()
-    wakeup.clear()
-    assert not readable(wakeup)
-
-
-def test_a_full_buffer_wakes_as_well(wakeup: Wakeup) -> None:
-    for _ in range(100_000):
-        wakeup.wake_from_signal_handler()
+        wake(wakeup)
     assert readable(wakeup)
     wakeup.clear()
     assert not readable(wakeup)
@@ -75,13 +54,6 @@ def test_awake_thread_gets_no_write_and_sleeps_no_more(wakeup: Wakeup) -> None:
     assert not wakeup.falls_asleep()
     wakeup.awake()
     assert wakeup.falls_asleep()
-
-
-def test_a_thread_that_has_told_that_it_sleeps_is_woken_by_a_byte(wakeup: Wakeup) -> None:
-    wakeup.awake()
-    assert wakeup.falls_asleep()
-    wakeup.wake()
-    assert readable(wakeup)
 
 
 def test_call_of_a_signal_handler_is_readable(wakeup: Wakeup) -> None:

@@ -82,41 +82,32 @@ def test_token_is_rejected_when_malformed(tmp_path: Path, content: bytes) -> Non
 
 
 @pytest.mark.parametrize(
-    ("headers", "admitted"),
+    ("headers", "status"),
     [
-        ({}, False),
-        ({"authorization": f"Bearer {TOKEN}"}, True),
-        ({"authorization": f"bearer  {TOKEN}"}, True),
-        ({"authorization": f"Basic {TOKEN}"}, False),
-        ({"authorization": f"Bearer {TOKEN}x"}, False),
-        ({"authorization": "Bearer \udcff"}, False),
-        ({"origin": "http://localhost"}, False),
+        ({}, 401),
+        ({"authorization": f"Bearer {TOKEN}"}, None),
+        ({"authorization": f"bearer  {TOKEN}"}, None),
+        ({"authorization": f"Basic {TOKEN}"}, 401),
+        ({"authorization": f"Bearer {TOKEN}x"}, 403),
+        ({"authorization": "Bearer \udcff"}, 403),
+        ({"origin": "http://localhost"}, 401),
     ],
 )
-def test_with_a_token_nobody_comes_in_without_it(headers: dict[str, str], admitted: bool) -> None:
-    assert (AccessCheck({"ann": "another-token-of-this", "bob": TOKEN}).refusal(headers) is None) == admitted
-
-
-@pytest.mark.parametrize(
-    ("origin", "admitted"),
-    [
-        (None, True),
-        ("http://localhost:3000", False),
-        ("https://chess.example", True),
-        ("https://other.example", False),
-        ("http://localhost.other.example", False),
-        ("null", False),
-        ("http://[", False),
-    ],
-)
-def test_without_a_token_pages_of_foreign_sites_stay_out(origin: str | None, admitted: bool) -> None:
-    headers = {} if origin is None else {"origin": origin}
-    assert (AccessCheck(origins=("https://chess.example",)).refusal(headers) is None) == admitted
+def test_with_a_token_nobody_comes_in_without_it(headers: dict[str, str], status: int | None) -> None:
+    refusal = AccessCheck({"ann": "another-token-of-this", "bob": TOKEN}).refusal(headers)
+    assert (refusal and refusal.status) == status
 
 
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
+        ({}, None),
+        ({"origin": "https://site.example"}, None),
+        ({"origin": "https://other.example"}, 403),
+        ({"origin": "http://localhost:3000"}, 403),
+        ({"origin": "http://localhost.other.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": "http://["}, 403),
         ({"host": "127.0.0.1:80"}, None),
         ({"host": "[::1]:80"}, None),
         ({"host": "a.localhost"}, None),
@@ -134,12 +125,6 @@ def test_without_a_token_pages_of_foreign_sites_stay_out(origin: str | None, adm
     ],
 )
 def test_request_is_refused_when_another_site_sends_it(headers: dict[str, str], status: int | None) -> None:
-    refusal = AccessCheck(hosts=("chess.example.",)).refusal(headers)
-    assert (refusal and refusal.status) == status
-
-
-@pytest.mark.parametrize(("token", "status"), [("", 401), ("another-token-of-24-chars", 403), (TOKEN, None)])
-def test_status_says_whether_a_token_is_missing_or_wrong(token: str, status: int | None) -> None:
-    headers = {"authorization": f"Bearer {token}"} if token else {}
-    refusal = AccessCheck({"ann": TOKEN}).refusal(headers)
+    check = AccessCheck(hosts=("chess.example.",), origins=("https://site.example",))
+    refusal = check.refusal(headers)
     assert (refusal and refusal.status) == status
