@@ -26,12 +26,8 @@ def test_lists_what_is_built_in() -> None:
 
 
 def test_knows_who_needs_a_network() -> None:
-    assert [needs_network(name) for name in ("auto", "onnx", "random", "uniform")] == [
-        True,
-        True,
-        False,
-        False,
-    ]
+    needing = [name for name in ("auto", "onnx", "random", "uniform") if needs_network(name)]
+    assert needing == ["auto", "onnx"]
 
 
 @pytest.mark.usefixtures("without_gpu")
@@ -61,12 +57,7 @@ def test_auto_measures_and_says_so_when_it_may_quantise(
         ("onnx", False, {}, "backend onnx needs a network"),
         ("auto", False, {}, "ask for random or uniform"),
         ("onnx", True, {"int8": "maybe"}, "backend onnx: int8 is true or false, not 'maybe'"),
-        (
-            "onnx",
-            True,
-            {"tuning": 3},
-            "has no option 'tuning'; it takes buckets, device, int8, precision, pr",
-        ),
+        ("onnx", True, {"tuning": 3}, "has no option 'tuning'; it takes buckets, device, "),
         ("reference", True, {"dtype": "int3"}, "dtype must be float32 or float64"),
     ],
 )

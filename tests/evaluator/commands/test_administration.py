@@ -48,24 +48,6 @@ def test_networks_are_renamed_reloaded_and_unloaded(
         assert "no alias" in refused(capsys, harness, "alias", "best")
 
 
-def test_administration_is_logged(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO", "evaluator")
-    with running(tmp_path, networks=2) as harness:
-        refused(capsys, harness, "load", str(tmp_path / "missing.pb"))
-        told(capsys, harness, "alias", "best", "echo-2")
-        told(capsys, harness, "alias", "best")
-        told(capsys, harness, "unload", "echo-2")
-    said = [record.getMessage() for record in caplog.records]
-    assert "alias best means echo-2" in said
-    assert "alias best is gone" in said
-    assert "network echo-2 is unloaded" in said
-    (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert warning.startswith("no network was loaded: ")
-    assert "missing.pb" in warning
-
-
 @needs_posix
 @pytest.mark.parametrize("command", ["status", "clients"])
 def test_answer_is_shown_again_until_interrupted(tmp_path: Path, command: str) -> None:
@@ -109,6 +91,8 @@ def test_address_error_names_possible_causes(
 def test_clients_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with running(tmp_path) as harness:
         harness.client(name="the engine").evaluate(numbered_batch(3))
+        assert f"{harness.address}: ready" in told(capsys, harness, "status")
+        assert json.loads(told(capsys, harness, "status", "--json"))["metrics"]["positions"] == 3
         assert "the engine" in told(capsys, harness, "clients")
         listed = json.loads(told(capsys, harness, "clients", "--json"))
         assert {client["name"]: client["positions"] for client in listed}["the engine"] == 3

@@ -9,7 +9,6 @@ import pytest
 from benchmarks.batching.simulation import curve_model
 from evaluator import cli
 from protocol.common.commands import module_of
-from tests.evaluator.service.harness import numbered_batch, running
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
@@ -32,10 +31,7 @@ def test_an_unknown_command_is_refused(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (
-            ["bench", "--backends", "random"],
-            "bench: error: unrecognized arguments: --backends random (did you",
-        ),
+        (["bench", "--backends", "random"], "bench: error: unrecognized arguments: --backends"),
         (["bench", "--backends", "random"], "did you mean --backend?"),
         (["--backend", "random", "--threads", "many"], "--threads"),
         (["--metric-port", "1"], "did you mean --metrics-port?"),
@@ -55,10 +51,8 @@ def test_a_wrong_flag_is_refused_by_the_command_that_it_was_for(
 @pytest.mark.parametrize("service", [False, True], ids=["direct", "service"])
 def test_bench_gives_a_curve_as_json(service: bool, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--service"] if service else []
-    assert (
-        cli.main(["bench", "--backend", "random", "--batch", "64,1", "--time-limit", "0.1", "--json", *flags])
-        == 0
-    )
+    words = ["bench", "--backend", "random", "--batch", "64,1", "--time-limit", "0.1", "--json"]
+    assert cli.main([*words, *flags]) == 0
     report = json.loads(capsys.readouterr().out)
     assert set(report) == {"device", "network", "knee", "curve"}
     assert [point["batch"] for point in report["curve"]] == [1, 64]
@@ -109,22 +103,6 @@ def test_a_curve_that_is_none_is_refused(tmp_path: Path) -> None:
         curve_model("no-such-curve")
 
 
-def test_status_shows_a_running_evaluator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with running(tmp_path) as harness:
-        harness.client().evaluate(numbered_batch(3))
-        assert cli.main(["status", "--address", harness.address]) == 0
-        out = capsys.readouterr().out
-        assert f"{harness.address}: ready" in out
-        assert ["echo", "default"] in [line.split()[:2] for line in out.splitlines()]
-        assert cli.main(["status", "--address", harness.address, "--json"]) == 0
-        assert json.loads(capsys.readouterr().out)["metrics"]["positions"] == 3
-
-
-def test_status_says_that_nobody_is_there(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["status", "--address", "ipc:///tmp/no-such-evaluator", "--timeout", "5"]) == 1
-    assert "no evaluator listens" in capsys.readouterr().err
-
-
 def test_status_names_the_remedy_when_no_default_address_answers(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -141,10 +119,8 @@ def test_without_a_gpu_verify_says_what_else_can_be_compared(
     monkeypatch.setattr("evaluator.backends.gpu.backend.unavailable", lambda: "there is none")
     monkeypatch.setattr("evaluator.commands.verify.run_in_child", lambda function, *given: function(*given))
     assert cli.main(["verify"]) == 1
-    assert (
-        capsys.readouterr().err.strip()
-        == "error: backend gpu cannot run here: there is none; --backend onnx compares the one for processors"
-    )
+    said = "backend gpu cannot run here: there is none; --backend onnx compares the one for processors"
+    assert capsys.readouterr().err == f"error: {said}\n"
 
 
 def test_a_picture_that_cannot_be_written_is_reported(

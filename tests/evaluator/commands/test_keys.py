@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,6 @@ from protocol.common.keys.clients import read_clients
 from protocol.common.keys.files import CLIENT_PAIR, CLIENTS, SERVICE_PAIR
 from protocol.common.keys.notation import read_key, show_key
 from protocol.common.keys.pairs import read_pair
-
-needs_posix = pytest.mark.skipif(os.name != "posix", reason="files have no modes here")
 
 
 @pytest.fixture
@@ -89,12 +86,3 @@ def test_services_are_kept_and_forgotten(told: Told) -> None:
     assert "tcp://HOST:PORT" in told.refusal("trust", "gpu", key)
     told("forget", "tcp://gpu:5577")
     assert "no key of tcp://gpu:5577" in told.refusal("forget", "tcp://gpu:5577")
-
-
-@needs_posix
-def test_files_that_cannot_be_used_are_named(told: Told) -> None:
-    told("make", "service")
-    (told.folder / SERVICE_PAIR).chmod(0o644)
-    assert f"chmod 600 {told.folder / SERVICE_PAIR}" in told.refusal("list")
-    told.folder.joinpath("clients").mkdir()
-    assert "cannot read" in told.refusal("allow", "laptop", "01" * 32)

@@ -85,30 +85,10 @@ def test_truncation_anywhere(tmp_path: Path) -> None:
         assert "truncated" in error_of(path)
 
 
-def test_a_flipped_bit_in_the_compressed_data(tmp_path: Path) -> None:
-    whole = bytearray(gzip.compress(network_message(random_network(SMALL)).SerializeToString(), 1))
-    whole[len(whole) // 2] ^= 0x10
-    path = tmp_path / "x.pb.gz"
-    path.write_bytes(whole)
-    assert "damaged" in error_of(path)
-
-
-def test_several_gzip_members_are_one_file(tmp_path: Path) -> None:
-    raw = network_message(random_network(SMALL)).SerializeToString()
-    path = tmp_path / "x.pb.gz"
-    path.write_bytes(gzip.compress(raw[:1000]) + gzip.compress(raw[1000:]) + b"\0" * 16)
-    assert load_network(path).input_format.value == 1
-
-
-def test_a_gzip_bomb_is_stopped_early(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("size", "members"), [(8 << 20, 1), (1 << 20, 64)])
+def test_a_gzip_bomb_is_stopped_early(tmp_path: Path, size: int, members: int) -> None:
     path = tmp_path / "bomb.pb.gz"
-    path.write_bytes(gzip.compress(bytes(8 << 20), 9))
-    assert "unpacks to more than" in error_of(path, limits=SizeLimit(base=1 << 20, ratio=2))
-
-
-def test_a_bomb_in_many_small_members(tmp_path: Path) -> None:
-    path = tmp_path / "bomb.pb.gz"
-    path.write_bytes(gzip.compress(bytes(1 << 20), 9) * 64)
+    path.write_bytes(gzip.compress(bytes(size), 9) * members)
     assert "unpacks to more than" in error_of(path, limits=SizeLimit(base=1 << 20, ratio=2))
 
 

@@ -192,14 +192,6 @@ def test_networks_1_and_2_have_classical_heads(old: int, new: int, tmp_path: Pat
     assert network.policy_format is PolicyFormat.CLASSICAL
 
 
-def test_network_134_is_7(tmp_path: Path) -> None:
-    def change(net: Message) -> None:
-        net.format.network_format.network = 134
-
-    network = repaired(dataclasses.replace(SMALL, multihead=True, dense_embedding=4), change, tmp_path)
-    assert network.info.structure is Structure.ATTENTION_BODY_MULTIHEAD
-
-
 @pytest.mark.parametrize("smolgen", [(2, 8, 4), None])
 def test_network_4_with_encoders_is_6(smolgen: tuple[int, int, int] | None, tmp_path: Path) -> None:
     def change(net: Message) -> None:
@@ -219,10 +211,12 @@ def test_network_4_with_encoders_is_6(smolgen: tuple[int, int, int] | None, tmp_
         assert layer.attention.smolgen.dense1.activation is Activation.SWISH
 
 
-def test_network_6_with_both_heads_is_7_with_dense_embedding(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [6, 134])
+def test_network_6_with_both_heads_and_134_are_7_with_dense_embedding(number: int, tmp_path: Path) -> None:
     def change(net: Message) -> None:
-        net.format.network_format.network = 6
-        net.format.network_format.ClearField("input_embedding")
+        net.format.network_format.network = number
+        if number == 6:
+            net.format.network_format.ClearField("input_embedding")
 
     network = repaired(dataclasses.replace(SMALL, multihead=True, dense_embedding=4), change, tmp_path)
     assert network.info.structure is Structure.ATTENTION_BODY_MULTIHEAD

@@ -135,8 +135,12 @@ def test_waits_are_bounded_by_the_oldest_request() -> None:
     assert isinstance(batching.decide([Pending(1, 2, now - 5.0)], now), LaunchNow)
 
 
+Outcomes = dict[tuple[str, bool, str], dict[str, Outcome]]
+"""By curve, whether it is padded, and load, then by policy."""
+
+
 @pytest.fixture(scope="module")
-def outcomes() -> dict[tuple[str, bool, str], dict[str, Outcome]]:
+def outcomes() -> Outcomes:
     """Every policy under every load, on a GPU's and a CPU's curve, smooth and in steps."""
     table = {}
     for curve in ("h200-t82", "cpu2-attention"):
@@ -150,7 +154,7 @@ def outcomes() -> dict[tuple[str, bool, str], dict[str, Outcome]]:
     return table
 
 
-def shares(outcomes: dict[tuple[str, bool, str], dict[str, Outcome]], name: str) -> list[float]:
+def shares(outcomes: Outcomes, name: str) -> list[float]:
     """A policy's throughput relative to the best policy's, for each situation."""
     return [
         row[name].positions_per_second / max(other.positions_per_second for other in row.values())
@@ -159,24 +163,18 @@ def shares(outcomes: dict[tuple[str, bool, str], dict[str, Outcome]], name: str)
 
 
 @pytest.mark.integration
-def test_no_other_policy_is_much_faster_anywhere(
-    outcomes: dict[tuple[str, bool, str], dict[str, Outcome]],
-) -> None:
+def test_no_other_policy_is_much_faster_anywhere(outcomes: Outcomes) -> None:
     assert min(shares(outcomes, "wavefront")) > 0.85
     assert statistics.fmean(shares(outcomes, "wavefront")) > 0.97
 
 
 @pytest.mark.integration
-def test_every_other_policy_is_much_slower_somewhere(
-    outcomes: dict[tuple[str, bool, str], dict[str, Outcome]],
-) -> None:
+def test_every_other_policy_is_much_slower_somewhere(outcomes: Outcomes) -> None:
     for name in ("take-queued", "fixed+timeout", "aimd"):
         assert min(shares(outcomes, name)) < 0.75
 
 
-def test_batching_is_not_slower_than_taking_all_without_play(
-    outcomes: dict[tuple[str, bool, str], dict[str, Outcome]],
-) -> None:
+def test_batching_is_not_slower_than_taking_all_without_play(outcomes: Outcomes) -> None:
     for row in outcomes.values():
         ours, other = row["wavefront"], row["take-queued"]
         if ours.positions_per_second < 0.98 * other.positions_per_second:
@@ -184,9 +182,7 @@ def test_batching_is_not_slower_than_taking_all_without_play(
             assert ours.mean_ms(0) < 0.7 * other.mean_ms(0)
 
 
-def test_batching_answers_play_sooner_than_taking_all(
-    outcomes: dict[tuple[str, bool, str], dict[str, Outcome]],
-) -> None:
+def test_batching_answers_play_sooner_than_taking_all(outcomes: Outcomes) -> None:
     rows = [
         row
         for (curve, _, pattern), row in outcomes.items()

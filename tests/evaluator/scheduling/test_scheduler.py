@@ -99,15 +99,6 @@ def test_clients_of_a_class_share_by_positions() -> None:
     assert served == {"big": 8, "small": 8}
 
 
-def test_a_request_is_cut_where_the_batch_ends() -> None:
-    scheduler = Scheduler()
-    scheduler.add(request("a", 1, 5))
-    scheduler.add(request("b", 2, 5))
-    assert taken(scheduler, 7) == [(1, 0, 5), (2, 0, 2)]
-    assert scheduler.positions == 3
-    assert taken(scheduler, 7) == [(2, 2, 5)]
-
-
 def test_a_deadline_counts_until_the_launch() -> None:
     scheduler = Scheduler()
     scheduler.add(request("a", 1, 2, deadline=5.0))

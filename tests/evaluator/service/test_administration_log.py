@@ -6,28 +6,30 @@ from pathlib import Path
 
 import pytest
 
-from evaluator.service.connections.access import Access
 from protocol.errors import BadRequest, LoadFailed, UnknownNetwork
 from tests.evaluator.service.harness import numbered_batch, running
 
 
 def test_log_names_the_client_of_each_change(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "evaluator.service")
-    with running(tmp_path, access=Access(plain_admin=True)) as harness:
+    with running(tmp_path, networks=2) as harness:
         client = harness.client()
-        client.alias("best", "echo")
+        client.alias("best", "echo-2")
         with pytest.raises(LoadFailed):
             client.load("/nowhere")
         client.clients()
         client.reload("echo")
+        client.alias("best", "")
+        client.unload("echo-2")
     asked = [record for record in caplog.records if hasattr(record, "request")]
-    assert [record.getMessage().split(" asks for ")[1].split()[0] for record in asked] == [
-        "alias",
-        "load",
-        "reload",
-    ]
+    said = [record.getMessage().split(" asks for ")[1].split()[0] for record in asked]
+    assert said == ["alias", "load", "reload", "alias", "unload"]
     assert all(vars(record)["client"] for record in asked)
-    assert len({vars(record)["request"] for record in asked}) == 3
+    assert len({vars(record)["request"] for record in asked}) == 5
+    done = {"alias best means echo-2", "alias best is gone", "network echo-2 is unloaded"}
+    assert done <= {*caplog.messages}
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warning.startswith("no network was loaded: ") and "/nowhere" in warning
 
 
 def test_log_names_client_and_request_when_one_is_refused(
@@ -46,7 +48,7 @@ def test_log_names_client_and_request_when_one_is_refused(
 
 
 def test_alias_is_refused_when_it_cannot_be_printed(tmp_path: Path) -> None:
-    with running(tmp_path, access=Access(plain_admin=True)) as harness:
+    with running(tmp_path) as harness:
         client = harness.client()
         with pytest.raises(BadRequest, match=r"a\?b"):
             client.alias("a\nb", "echo")
