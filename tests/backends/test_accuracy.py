@@ -58,12 +58,7 @@ SHAPES = {
     ),
     **{
         f"ffn and smolgen {activation.value}": NetworkShape(
-            32,
-            layers=1,
-            ffn=40,
-            smolgen=(4, 16, 8),
-            ffn_activation=activation,
-            smolgen_activation=activation,
+            32, layers=1, ffn=40, smolgen=(4, 16, 8), ffn_activation=activation, smolgen_activation=activation
         )
         for activation in Activation
     },

@@ -14,12 +14,7 @@ from tests.emulator.exchanges import add_exchanges
 COMMIT = "a9069c177a9da9cca18593edf55acd2e6073cca6"
 """Of tinygrad: what these tests were written for."""
 
-_HALF_LOADS = {
-    "DS_LOAD_U16_D16": 0,
-    "DS_LOAD_U16_D16_HI": 16,
-    "DS_READ_U16_D16": 0,
-    "DS_READ_U16_D16_HI": 16,
-}
+_HALF_LOADS = {"DS_LOAD_U16_D16": 0, "DS_LOAD_U16_D16_HI": 16, "DS_READ_U16_D16": 0, "DS_READ_U16_D16_HI": 16}
 """Loads of 16 bits from shared memory into half a register, and where that half begins."""
 
 
@@ -83,9 +78,7 @@ _HIGH_HALVES = {
         "write_hi_half = bits['d'] == 16 and": "write_hi_half = bits['d'] == 16 and not _of_cdna(inst) and",
         "vsrc1_hi = bits['s0'] == 16 and": "vsrc1_hi = bits['s0'] == 16 and not _of_cdna(inst) and",
     },
-    "_compile_vopc": {
-        "    if bits['s0'] == 16:\n": "    if bits['s0'] == 16 and not _of_cdna(inst):\n",
-    },
+    "_compile_vopc": {"    if bits['s0'] == 16:\n": "    if bits['s0'] == 16 and not _of_cdna(inst):\n"},
 }
 
 
@@ -101,9 +94,7 @@ def repair(emulator: ModuleType) -> Callable[[str], None]:
     Returns a function that is to be called with the target before each instruction is translated.
     """
     _rewrite(
-        emulator,
-        "_compile_wmma",
-        {_WMMA_SUMS: _REPAIRED_WMMA_SUMS, _WMMA_ELEMENTS: _REPAIRED_WMMA_ELEMENTS},
+        emulator, "_compile_wmma", {_WMMA_SUMS: _REPAIRED_WMMA_SUMS, _WMMA_ELEMENTS: _REPAIRED_WMMA_ELEMENTS}
     )
     _rewrite(emulator, "_compile_mfma", _MFMA)
     _rewrite(emulator, "_load_dpp16_src0", _DPP_SOURCE)

@@ -113,10 +113,7 @@ def test_tuner_compares_8_bit_products_with_rounded_operands(device: Gpu) -> Non
     product = Product(64, 32, 64, Activation.RELU, residual=True, e4m3=True)
     choice = smallest_tile(device.info.target, Precision.FP16)(product)
     compiler = Compiler(device, use_cache=False)
-    with (
-        Samples(device, Precision.FP16) as samples,
-        Bench(device, compiler, (), product, samples) as bench,
-    ):
+    with Samples(device, Precision.FP16) as samples, Bench(device, compiler, (), product, samples) as bench:
         errors = bench.errors(choice)
     assert errors.within(Precision.FP16)
     assert errors.mean_square < 1e-3

@@ -88,9 +88,7 @@ def test_readers_apply_the_norm(device: Gpu, precision: Precision) -> None:
         z = linear(made, second, source, "x", residual=x, after=After(norms[1]), leave_norm=True)
         last = linear(made, layers.dense_of_norm("fourth", third, norms[1]), z, "last")
         memory = run(
-            device,
-            made.program,
-            {"a": elements(a, HIDDEN, precision), "x": elements(skip, WIDTH, precision)},
+            device, made.program, {"a": elements(a, HIDDEN, precision), "x": elements(skip, WIDTH, precision)}
         )
         expected_x = layer_norm(norms[0], a @ dense_first.weights.T + dense_first.biases + skip)
         expected_z = a @ dense_second.weights.T + dense_second.biases + expected_x

@@ -106,9 +106,5 @@ def golden_cases() -> list[str]:
     if not (SHARED / "lc0_golden").exists():
         return [*cases, "shared/all"]
     cases += [f"shared/{entry['name']}" for entry in _shared_networks()]
-    several = [
-        ("optimistic", "q"),
-        ("soft", "st"),
-        ("opponent", "winner"),
-    ]
+    several = [("optimistic", "q"), ("soft", "st"), ("opponent", "winner")]
     return [*cases, *(f"shared/attn_128x3_multihead/{policy}/{value}" for policy, value in several)]

@@ -82,11 +82,7 @@ def transform(input_format: int) -> str:
 
 
 OBSERVED: dict[str, Any] = dict(
-    zip(
-        COLUMNS,
-        (castling, plane_108, plane_109, plane_110, positions_shown, transform),
-        strict=True,
-    )
+    zip(COLUMNS, (castling, plane_108, plane_109, plane_110, positions_shown, transform), strict=True)
 )
 
 

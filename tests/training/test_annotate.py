@@ -218,9 +218,7 @@ def test_larger_searches_replace_those_of_self_play(network: Path, tmp_path: Pat
 def test_annotations_that_do_not_fit_are_refused(folder: Path) -> None:
     shard = read_shard(folder / "a.shard")
     shorter = Shard(
-        shard.kind,
-        {**shard.columns, "prior": shard.columns["prior"][:-1]},
-        annotated_by=shard.annotated_by,
+        shard.kind, {**shard.columns, "prior": shard.columns["prior"][:-1]}, annotated_by=shard.annotated_by
     )
     with pytest.raises(ShardError, match="prior does not fit"):
         table_of(shorter, DataSettings(), TargetSettings(), input_format=1, prior=shard.annotated_by)

@@ -6,15 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evaluator.network.e4m3 import (
-    LARGEST,
-    E4m3Inputs,
-    codes,
-    decoded,
-    nearest,
-    rounded_matrix,
-    scale_for,
-)
+from evaluator.network.e4m3 import LARGEST, E4m3Inputs, codes, decoded, nearest, rounded_matrix, scale_for
 
 
 def magnitudes() -> list[tuple[float, int]]:

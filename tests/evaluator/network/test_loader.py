@@ -10,13 +10,7 @@ import numpy as np
 import pytest
 
 from evaluator.backends.reference.backend import forward
-from evaluator.network import (
-    SHIPPED_NETWORK,
-    NetworkError,
-    NetworkSpec,
-    load_network,
-    network_file,
-)
+from evaluator.network import SHIPPED_NETWORK, NetworkError, NetworkSpec, load_network, network_file
 from evaluator.network.random_network import SHAPES, NetworkShape, random_network
 from evaluator.network.schema import InputEmbedding, Message, PolicyFormat, Structure, WeightsEncoding
 from evaluator.network.spec import Activation, AttentionBody, ClassicalPolicyHead, ResidualTower

@@ -50,10 +50,7 @@ def test_a_whole_file(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [
-        gzip.compress(CONTENTS[: 1 << 20]) + gzip.compress(CONTENTS[1 << 20 :], 1),
-        WHOLE + bytes(1000),
-    ],
+    [gzip.compress(CONTENTS[: 1 << 20]) + gzip.compress(CONTENTS[1 << 20 :], 1), WHOLE + bytes(1000)],
     ids=["two members", "padded with zeros"],
 )
 def test_unpack_uses_zlib_for_other_streams(content: bytes, path: Path) -> None:

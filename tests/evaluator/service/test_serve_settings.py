@@ -51,12 +51,7 @@ ANYWHERE = ("--address", "tcp://127.0.0.1:0")
 )
 def test_a_wrong_setting_is_reported_once(environment: dict[str, str], flags: list[str], said: str) -> None:
     """Embedded to the engine, which tells the user, else to the user."""
-    kinds = (
-        "no-such-file.pb.gz",
-        "abacus",
-        "max_request",
-        "does not exist",
-    )
+    kinds = ("no-such-file.pb.gz", "abacus", "max_request", "does not exist")
     for embedded in ([], ["--embedded"])[: 1 + any(kind in said for kind in kinds)]:
         with serving(environment, *embedded, *flags) as process:
             # Its stdin stays open: the end of that would end it, too.

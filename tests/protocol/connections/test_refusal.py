@@ -61,10 +61,7 @@ def test_a_client_by_tcp_is_reported_that_there_are_too_many(
         greeting = GREETING.replace(b"NULL\0", b"CURVE")
     elif takes:
         takes = 64 + 2
-    with (
-        refusing(listener, greeting, takes),
-        pytest.raises(EvaluatorLost, match="too many connections"),
-    ):
+    with refusing(listener, greeting, takes), pytest.raises(EvaluatorLost, match="too many connections"):
         EvaluatorClient(address, keys=tmp_path / "client", timeout=WAIT_S)
 
 

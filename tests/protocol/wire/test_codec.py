@@ -210,10 +210,7 @@ def test_random_frames_are_refused_not_crashed_on(frames: list[bytes]) -> None:
 
 
 @settings(max_examples=rounds(300))
-@given(
-    st.sampled_from([*PLAIN, Evaluate(9, batch()), RESULT]),
-    st.data(),
-)
+@given(st.sampled_from([*PLAIN, Evaluate(9, batch()), RESULT]), st.data())
 def test_messages_with_a_field_replaced_are_read_or_refused(message: Any, data: st.DataObject) -> None:
     frames = wire(message)
     header = msgpack.unpackb(frames[0])

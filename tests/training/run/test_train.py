@@ -45,10 +45,7 @@ def weights(folder: Path) -> dict[str, Any]:
 
 def test_a_small_network_learns_some_hundred_positions_by_heart(tmp_path: Path) -> None:
     config = write_run(
-        tmp_path,
-        games=10,
-        data={"holdout": 0.0},
-        schedule={"positions": 12_000, "warmup_steps": 20},
+        tmp_path, games=10, data={"holdout": 0.0}, schedule={"positions": 12_000, "warmup_steps": 20}
     )
     run_training("train", config)
     last = metrics(tmp_path)[-1]

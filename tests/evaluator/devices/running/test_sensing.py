@@ -76,11 +76,7 @@ def test_nobody_waits_for_a_driver_that_hangs() -> None:
         return Sensors(300.0)
 
     sensing = Sensing(
-        lambda: {
-            "0:gpu": Sensed(lambda: Sensors(100.0)),
-            "1:gpu": Sensed(hang),
-            "2:gpu": Sensed(after),
-        }
+        lambda: {"0:gpu": Sensed(lambda: Sensors(100.0)), "1:gpu": Sensed(hang), "2:gpu": Sensed(after)}
     )
     sensing.start()
     assert asked.wait(WAIT_S)

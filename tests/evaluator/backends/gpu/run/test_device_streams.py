@@ -161,11 +161,7 @@ def test_no_lanes_are_used_when_a_library_has_private_memory(
 
 @pytest.mark.parametrize("error", [OutOfDeviceMemory("no memory"), SelfCheckError("no answer")])
 def test_batches_run_one_by_one_when_concurrent_ones_fail(
-    runtime: Runtime,
-    network: Any,
-    kernel_cache: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    error: Exception,
+    runtime: Runtime, network: Any, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def fails(self: Executor, size: int, repeats: int = 10) -> float:
         if self.beside:

@@ -189,10 +189,7 @@ def test_reported_choices_lack_a_library_that_later_hangs(
 
 @pytest.mark.usefixtures("empty_cache")
 def test_a_choice_of_a_library_survives_the_cache(
-    device: Gpu,
-    kernel_cache: Path,
-    libraries: list[Library],
-    times: dict[str, float],
+    device: Gpu, kernel_cache: Path, libraries: list[Library], times: dict[str, float]
 ) -> None:
     def made() -> Tuner:
         compiler = Compiler(device, cache_folder=kernel_cache)
@@ -236,11 +233,7 @@ def libraries_in(backend: GpuBackend) -> set[str]:
 @pytest.mark.parametrize("fastest", ["hipBLASLt", "hipBLAS"])
 @pytest.mark.usefixtures("empty_cache")
 def test_a_whole_network_with_a_library_in_its_graphs(
-    fastest: str,
-    runtime: Runtime,
-    controls: dict[str, Control],
-    times: dict[str, float],
-    kernel_cache: Path,
+    fastest: str, runtime: Runtime, controls: dict[str, Control], times: dict[str, float], kernel_cache: Path
 ) -> None:
     times[fastest] = 0.1
     network = random_network(NETWORK)
