@@ -77,9 +77,7 @@ def test_outputs_and_legal_moves_are_those_of_lc0(network: Path, pool: SearchPoo
         assert set(theirs) == set(answer["logits"]), (start, moves)
         worst_q = max(worst_q, abs(output.q() - answer["q"]))
         worst_d = max(worst_d, abs(output.d() - answer["wdl"][1]))
-        worst_logit = max(
-            worst_logit, *(abs(theirs[move] - logit) for move, logit in answer["logits"].items())
-        )
+        worst_logit = max(worst_logit, *(abs(theirs[move] - own) for move, own in answer["logits"].items()))
     assert worst_q < 1e-4
     assert worst_d < 1e-4
     assert worst_logit < 1e-3

@@ -5,7 +5,6 @@ LICHESS_BOT names the folder of its source, LICHESS_BOT_PYTHON a Python with its
 one). Without them the tests are skipped.
 """
 
-import json
 import os
 import signal
 import subprocess
@@ -20,34 +19,11 @@ import yaml
 
 from tests.paths import REPOSITORY
 from tests.peers.lichess_server import GAME, LichessServer
-from tests.programs import run
 
 pytestmark = pytest.mark.integration
 
 PYTHON = os.environ.get("LICHESS_BOT_PYTHON", sys.executable)
 GAME_SECONDS, END_SECONDS = 150.0, 20.0
-
-SEARCH = """
-import json, sys
-import chess, chess.engine
-from lib.config import load_config
-from lib.engine_wrapper import create_engine
-
-def main():
-    with create_engine(load_config(sys.argv[1])) as wrapper:
-        board, found = chess.Board(), []
-        for _ in range(6):
-            limit = chess.engine.Limit(white_clock=5, black_clock=5)
-            result = wrapper.search(board, limit, True, False, chess.Move.null())
-            wrapper.add_comment(result, board)
-            board.push(result.move)
-            found.append(wrapper.get_stats(for_chat=True))
-        print(json.dumps({"name": wrapper.name(), "stats": found}))
-
-if __name__ == "__main__":
-    main()
-"""
-"""Searches with lichess-bot's wrapper of engines, as its main loop does."""
 
 
 @pytest.fixture(scope="module")
@@ -75,17 +51,14 @@ def documented_configuration(source: Path) -> dict[str, Any]:
     return content
 
 
-def written(
-    folder: Path, configuration: Mapping[str, Any], url: str = "http://127.0.0.1:9/", **changes: Any
-) -> Path:
-    """Write a configuration with this checkout as the engine; changes: values of `uci_options`."""
+def written(folder: Path, configuration: Mapping[str, Any], url: str) -> Path:
+    """Write a configuration with this checkout as the engine."""
     engine = dict(configuration["engine"]) | {
         "dir": str(REPOSITORY),
         "name": "run_engine.py",
         "interpreter": sys.executable,
         "working_dir": str(folder),
     }
-    engine["uci_options"] = dict(engine["uci_options"]) | changes
     path = folder / "config.yml"
     path.write_text(yaml.safe_dump(dict(configuration) | {"url": url, "token": "none", "engine": engine}))
     return path
@@ -117,20 +90,6 @@ def lichess_bot(source: Path, configuration: Path) -> Iterator[subprocess.Popen[
                         continue
 
 
-@pytest.mark.parametrize("configuration", [default_configuration, documented_configuration])
-def test_its_engine_wrapper_takes_options_and_plays(source: Path, tmp_path: Path, configuration: Any) -> None:
-    path = written(tmp_path, configuration(source))
-    script = tmp_path / "search.py"
-    script.write_text(SEARCH)
-    environment = {**os.environ, "PYTHONPATH": str(source)}
-    done = run(PYTHON, script, path, cwd=tmp_path, env=environment, timeout=GAME_SECONDS)
-    answer = json.loads(done.stdout.splitlines()[-1])
-    assert answer["name"].startswith("Wavefront")
-    assert len(answer["stats"]) == 6
-    shown = [line.partition(":")[0] for line in answer["stats"][0]]
-    assert shown[:6] == ["Source", "Evaluation", "Winrate", "Depth", "Nodes", "Speed"]
-
-
 @pytest.mark.parametrize(
     ("configuration", "bot_is_white"), [(default_configuration, True), (documented_configuration, False)]
 )
@@ -147,3 +106,5 @@ def test_it_plays_a_whole_game(source: Path, tmp_path: Path, configuration: Any,
         assert server.status in ("mate", "draw", "resign")
         assert server.winner == ("white" if bot_is_white else "black"), server.board.fen()
         assert "Traceback" not in log, log[-6000:]
+        for shown in ("Source", "Evaluation", "Winrate", "Depth", "Nodes", "Speed"):
+            assert f"INFO     {shown}: " in log
