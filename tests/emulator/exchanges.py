@@ -5,8 +5,6 @@
 Source: AMD's ISA guides of CDNA 3, RDNA 3 and RDNA 4, the instructions' pseudocode.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any

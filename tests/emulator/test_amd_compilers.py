@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which compilers compile for a target."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
