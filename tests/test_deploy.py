@@ -22,7 +22,8 @@ from evaluator.devices.metrics import TIME_EDGES
 from evaluator.service.http.prometheus import registry
 from evaluator.settings import Settings, add_flags, from_arguments
 from tests.engine.flags import parser_of
-from tests.evaluator.service.harness import numbered_batch, running
+from tests.evaluator.service.echo import numbered_batch
+from tests.evaluator.service.harness import running
 from tests.paths import REPOSITORY
 from tests.programs import run
 
@@ -77,22 +78,6 @@ def test_hadolint_finds_nothing_wrong_with_a_container(path: Path) -> None:
     run("hadolint", "--no-color", path)
 
 
-@pytest.mark.parametrize("path", CONTAINERS, ids=lambda path: path.name)
-def test_a_container_is_built_with_its_health_check(path: Path) -> None:
-    """podman drops HEALTHCHECK in its own format."""
-    text = path.read_text()
-    assert "\nHEALTHCHECK " in text
-    assert f"podman build --format docker -f deploy/{path.name} " in text
-
-
-@pytest.mark.parametrize("path", SERVICES, ids=lambda path: path.name)
-def test_a_container_keeps_its_cache_in_a_volume(path: Path) -> None:
-    text = path.read_text()
-    assert "\nVOLUME /keys /cache\n" in text
-    assert "\nENV XDG_CACHE_HOME=/cache\n" in text
-    assert " -v wavefront-cache:/cache " in text
-
-
 def test_containers_are_built_without_what_is_not_installed() -> None:
     """podman reads .containerignore, docker .dockerignore."""
     ignored = (REPOSITORY / ".containerignore").read_text()
@@ -133,25 +118,30 @@ def test_compose_and_kubernetes_start_what_there_is() -> None:
     (container,) = pod["containers"]
     check_serve([*container["command"], *container["args"]])
     assert pod["terminationGracePeriodSeconds"] > Settings().exit_timeout
-    assert {container[f"{kind}Probe"]["httpGet"]["path"] for kind in ("liveness", "readiness")} == {
-        "/live",
-        "/ready",
-    }
+    paths = [container[f"{kind}Probe"]["httpGet"]["path"] for kind in ("liveness", "readiness")]
+    assert paths == ["/live", "/ready"]
 
 
 @pytest.mark.parametrize("path", SERVICES, ids=lambda path: path.name)
 def test_a_container_starts_and_checks_what_there_is(path: Path) -> None:
-    instructions = dict(re.findall(r"^(ENTRYPOINT|HEALTHCHECK .*CMD) (\[.*\])$", path.read_text(), re.M))
+    text = path.read_text()
+    for line in ("\nVOLUME /keys /cache\n", "\nENV XDG_CACHE_HOME=/cache\n", " -v wavefront-cache:/cache "):
+        assert line in text
+    instructions = dict(re.findall(r"^(ENTRYPOINT|HEALTHCHECK .*CMD) (\[.*\])$", text, re.M))
     entry, check = (json.loads(value) for _, value in sorted(instructions.items()))
     check_serve(entry)
     assert check[1] in cli.COMMANDS
 
 
 @pytest.mark.parametrize("path", CONTAINERS, ids=lambda path: path.name)
-def test_a_container_has_what_zstd_needs(path: Path) -> None:
+def test_a_container_has_its_health_check_and_what_zstd_needs(path: Path) -> None:
+    """podman drops HEALTHCHECK in its own format."""
+    text = path.read_text()
+    assert "\nHEALTHCHECK " in text
+    assert f"podman build --format docker -f deploy/{path.name} " in text
     lock = "/src/deploy/requirements.lock"
     pattern = rf"uv pip install .* -c {lock} -b {lock} '/src\[([\w,-]+)\]'$"
-    (extras,) = re.findall(pattern, path.read_text(), re.M)
+    (extras,) = re.findall(pattern, text, re.M)
     assert "compression" in extras.split(",")
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     assert set(extras.split(",")) <= project["optional-dependencies"].keys()
@@ -298,9 +288,7 @@ def test_lock_has_each_dependency_with_hashes_and_in_its_range() -> None:
     assert len(entries) == len(locked) and all("--hash=sha256:" in entry for entry in entries)
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    wanted = [
-        Requirement(each) for each in [*project["dependencies"], *extras["nvidia"], *extras["compression"]]
-    ]
+    wanted = map(Requirement, [*project["dependencies"], *extras["nvidia"], *extras["compression"]])
     for requirement in wanted:
         version = locked[canonicalize_name(requirement.name)]
         assert requirement.specifier.contains(version), f"{requirement}: run scripts/lock"

@@ -19,7 +19,7 @@ from protocol.common.keys.notation import KeysError
 from protocol.common.processes import child_command
 from protocol.connections.addresses import runtime_directory
 from tests import programs
-from tests.evaluator.service.harness import EchoBackend
+from tests.evaluator.service.echo import EchoBackend
 from tests.paths import CACHE, REPOSITORY
 
 PACKAGES = ("engine", "evaluator", "protocol", "training")

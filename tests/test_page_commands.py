@@ -5,6 +5,7 @@ import argparse
 import os
 import re
 import shlex
+import sys
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -92,6 +93,33 @@ def test_examples_for_programs_run(tmp_path: Path) -> None:
         shown = python(arrays.replace("tcp://127.0.0.1:5577", harness.address), env=environment())
     promised = re.findall(r"# (\(2, 3\).*)", arrays)
     assert shown.stdout.splitlines()[0] == promised[0]
+
+
+EXAMPLES = {
+    f"{page.name} {number}": example
+    for page in (REPOSITORY / "README.md", REPOSITORY / "docs" / "reference" / "python.md")
+    for number, example in enumerate(re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL))
+}
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
+def test_examples_in_python_run_as_they_are_printed(example: str) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    command = (sys.executable, "-W", "error", "-c", example)
+    done = run(*command, cwd=REPOSITORY, env={**os.environ, "PATH": path})
+    assert done.stdout and not done.stderr
+
+
+def test_every_form_of_the_api_has_an_example() -> None:
+    for name in ("Engine(", "asyncio.to_thread(", "popen_uci("):
+        assert any(name in example for example in EXAMPLES.values()), name
+
+
+def test_the_readme_is_short_and_has_the_test_command_of_ci() -> None:
+    readme = (REPOSITORY / "README.md").read_text("utf-8")
+    assert len(readme.splitlines()) <= 150
+    assert readme.count("<!-- test command -->\n```sh\n") == 1
 
 
 def environment() -> dict[str, str]:

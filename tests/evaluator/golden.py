@@ -61,16 +61,9 @@ def load_golden(case: str) -> Golden:
     place, name, *heads = case.split("/")
     if place == "data":
         arrays = _arrays(DATA / "lc0" / "golden.npz")
-        outputs = {key: arrays[f"{name}/{key}"] for key in ("policy_logits", "q", "d", "m")}
+        policy, q, d, m = (arrays[f"{name}/{key}"] for key in ("policy_logits", "q", "d", "m"))
         positions = positions_of(arrays["planes"], arrays["rule50"])
-        return Golden(
-            DATA / "lc0" / "nets" / f"{name}.pb.gz",
-            positions,
-            outputs["policy_logits"],
-            outputs["q"],
-            outputs["d"],
-            outputs["m"],
-        )
+        return Golden(DATA / "lc0" / "nets" / f"{name}.pb.gz", positions, policy, q, d, m)
     folder = SHARED / "lc0_golden"
     if not folder.exists():
         pytest.skip(f"needs {folder}, which is not here")
@@ -81,16 +74,9 @@ def load_golden(case: str) -> Golden:
     policy_head, value_head = heads or (None, None)
     policy_key = "policy_logits" if policy_head in (None, "vanilla") else f"policy_logits__{policy_head}"
     suffix = "" if value_head in (None, "winner") else f"__{value_head}"
-    return Golden(
-        folder / entry["file"],
-        positions_of(inputs[f"mask_{form}"], inputs[f"value_{form}"][:, 109]),
-        outputs[policy_key],
-        outputs[f"q{suffix}"],
-        outputs[f"d{suffix}"],
-        outputs["m"],
-        policy_head,
-        value_head,
-    )
+    positions = positions_of(inputs[f"mask_{form}"], inputs[f"value_{form}"][:, 109])
+    policy, q, d, m = (outputs[key] for key in (policy_key, f"q{suffix}", f"d{suffix}", "m"))
+    return Golden(folder / entry["file"], positions, policy, q, d, m, policy_head, value_head)
 
 
 @cache

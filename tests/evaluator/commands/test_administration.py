@@ -4,8 +4,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -16,8 +14,10 @@ from evaluator.service.connections.access import Access
 from protocol.common.keys.clients import AllowedClient, allow
 from protocol.common.keys.files import CLIENT_PAIR, CLIENTS
 from protocol.common.keys.pairs import make_pair
-from tests.evaluator.service.harness import WAIT_S, Harness, numbered_batch, running
+from tests.evaluator.service.echo import WAIT_S, numbered_batch
+from tests.evaluator.service.harness import Harness, running
 from tests.evaluator.service.process import free_port, needs_ipc, needs_posix
+from tests.programs import EVALUATOR, started
 
 
 def told(capsys: pytest.CaptureFixture[str], harness: Harness, *command: str) -> str:
@@ -32,9 +32,7 @@ def refused(capsys: pytest.CaptureFixture[str], harness: Harness, *command: str)
     return capsys.readouterr().err
 
 
-def test_networks_are_renamed_reloaded_and_unloaded(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_networks_are_named_reloaded_and_unloaded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with running(tmp_path, networks=2) as harness:
         assert told(capsys, harness, "alias", "default", "echo-2") == "default means echo-2\n"
         assert harness.client().network.name == "echo-2"
@@ -54,11 +52,7 @@ def test_answer_is_shown_again_until_interrupted(tmp_path: Path, command: str) -
     flags = ["--watch", "0.01", "--json"]
     with (
         running(tmp_path) as harness,
-        subprocess.Popen(
-            [sys.executable, "-m", "evaluator", command, "--address", harness.address, *flags],
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as process,
+        started(*EVALUATOR, command, "--address", harness.address, *flags) as process,
     ):
         assert process.stdout is not None
         shown = [json.loads(process.stdout.readline()) for _ in range(3)]
@@ -78,9 +72,7 @@ def test_answer_is_shown_again_until_interrupted(tmp_path: Path, command: str) -
         (["--timeout", "soon"], "a number of seconds above 0, not 'soon'"),
     ],
 )
-def test_address_error_names_possible_causes(
-    capsys: pytest.CaptureFixture[str], flags: list[str], said: str
-) -> None:
+def test_address_error_names_causes(capsys: pytest.CaptureFixture[str], flags: list[str], said: str) -> None:
     try:
         assert cli.main(["status", *flags]) == 1
     except SystemExit as ended:

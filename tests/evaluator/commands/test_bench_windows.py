@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Windows in which `bench --service` measures, by the clock of a scripted client."""
 
-from __future__ import annotations
-
 from collections import deque
 
 import pytest
@@ -28,7 +26,7 @@ class MergingClient:
     def submit(self, batch: object) -> None:
         self._queued += 1
 
-    def receive(self) -> MergingClient:
+    def receive(self) -> "MergingClient":
         if not self._ready:
             self.now += self.BATCH_S
             self._ready.extend([self] * self._queued)

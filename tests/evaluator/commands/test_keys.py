@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`python -m evaluator keys`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -18,7 +16,7 @@ from protocol.common.keys.pairs import read_pair
 
 
 @pytest.fixture
-def told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Told:
+def told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> "Told":
     return Told(tmp_path / "keys", capsys)
 
 

@@ -14,9 +14,7 @@ from evaluator.network import SHIPPED_NETWORKS
 from evaluator.network.spec import Activation
 
 
-def test_verify_names_the_networks_in_full(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verify_names_networks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     limits = {"logits": 0.1, "logits_of_spread": 0.0, "wdl": 0.01, "best_moves": 0.9}
     errors = {"logits": 0.00012, "spread": 12.0, "wdl": 0.00012, "moves_left": 0.0012}

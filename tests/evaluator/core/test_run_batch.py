@@ -41,27 +41,17 @@ class Driver:
 
 
 def run(
-    parts: list[PositionBatch],
-    layout: Layout,
-    *,
-    block: Any = None,
-    before: list[Call] | None = None,
-    in_turn: list[Call] | None = None,
-    after: list[Call] | None = None,
-    outputs: list[tuple[Any, Any]] | None = None,
+    parts: list[PositionBatch], layout: Layout, *, block: Any = None, **given: Any
 ) -> tuple[int, int, bool]:
-    return run_batch(
-        parts,
-        np.zeros(layout.input_bytes, np.uint8) if block is None else block,
-        offsets_at=layout.offsets_at,
-        moves_at=layout.moves_at,
-        capacity=layout.positions,
-        turn=Turn(),
-        before=before or [],
-        in_turn=in_turn or [],
-        after=after or [],
-        outputs=outputs or [],
-    )
+    """given: calls and outputs, as `run_batch` takes them."""
+    block = np.zeros(layout.input_bytes, np.uint8) if block is None else block
+    places: dict[str, Any] = {
+        "offsets_at": layout.offsets_at,
+        "moves_at": layout.moves_at,
+        "capacity": layout.positions,
+    }
+    nothing: dict[str, Any] = {name: [] for name in ("before", "in_turn", "after", "outputs")}
+    return run_batch(parts, block, turn=Turn(), **places, **(nothing | given))
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(0, 7))
@@ -94,14 +84,9 @@ def test_later_calls_are_skipped_when_a_call_fails(fails: int) -> None:
     driver = Driver(fails)
     calls = [driver.call(number) for number in range(3)]
     source, target = np.ones(1, np.float32), np.zeros(1, np.float32)
-    result = run(
-        [varied_batch(1, 0)],
-        Layout(1),
-        before=calls[:1],
-        in_turn=calls[1:2],
-        after=calls[2:],
-        outputs=[(source.view(np.uint8), target)],
-    )
+    outputs, kinds = [(source.view(np.uint8), target)], ("before", "in_turn", "after")
+    each = {kind: [call] for kind, call in zip(kinds, calls, strict=True)}
+    result = run([varied_batch(1, 0)], Layout(1), **each, outputs=outputs)
     assert result[:2] == (fails, 7)
     assert len(driver.made) == fails + 1
     assert target[0] == 0

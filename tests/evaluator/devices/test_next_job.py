@@ -14,7 +14,7 @@ from evaluator.scheduling.latency import LatencyModel
 from evaluator.scheduling.requests import Request
 from evaluator.scheduling.scheduler import Order, Scheduler
 from protocol.wire.messages import NetworkInfo
-from tests.evaluator.service.harness import EchoBackend, numbered_batch
+from tests.evaluator.service.echo import EchoBackend, numbered_batch
 
 FLOOD, COUNT = 18, 100
 """Requests that one client keeps queued, and their positions: more than a full batch."""

@@ -196,9 +196,7 @@ def test_a_missing_array_is_named(field: str, tmp_path: Path) -> None:
         (lambda net: setattr(net.weights.ip_emb_b, "min_val", math.nan), "ip_emb_b: its range"),
     ],
 )
-def test_inconsistent_arrays_are_named(
-    change: Callable[[Message], object], message: str, tmp_path: Path
-) -> None:
+def test_wrong_arrays_are_named(change: Callable[[Message], object], message: str, tmp_path: Path) -> None:
     assert message in error_after(SMALL, change, tmp_path)
 
 

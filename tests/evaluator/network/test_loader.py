@@ -38,6 +38,11 @@ def leaves(part: object) -> list[np.ndarray]:
     return []
 
 
+def attention_body(network: NetworkSpec) -> AttentionBody:
+    assert isinstance(network.body, AttentionBody)
+    return network.body
+
+
 def assert_same(loaded: NetworkSpec, original: NetworkSpec, tolerance: float = 0.0) -> None:
     parts = ("body", "policy", "value", "moves_left")
     for name in parts:
@@ -106,10 +111,9 @@ def test_file_precedes_a_shipped_network_of_its_name(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(("name", "layers", "width"), [("wavefront-cpu", 8, 128), ("wavefront-gpu", 10, 256)])
 def test_the_shipped_networks_are_what_their_description_says(name: str, layers: int, width: int) -> None:
     network = load_network(name)
-    assert isinstance(network.body, AttentionBody)
-    assert len(network.body.encoders) == layers
-    assert len(network.body.embedding.biases) == width
-    assert network.body.position is InputEmbedding.PE_DENSE
+    body = attention_body(network)
+    assert (len(body.encoders), len(body.embedding.biases)) == (layers, width)
+    assert body.position is InputEmbedding.PE_DENSE
     assert (network.policy_heads, network.value_heads) == (("vanilla",), ("winner",))
 
 
@@ -196,9 +200,8 @@ def test_network_4_with_encoders_is_6(smolgen: tuple[int, int, int] | None, tmp_
 
     network = repaired(dataclasses.replace(SMALL, smolgen=smolgen), change, tmp_path)
     assert network.info.structure is Structure.ATTENTION_BODY
-    assert isinstance(network.body, AttentionBody)
-    assert network.body.position is InputEmbedding.PE_MAP
-    layer = network.body.encoders[0]
+    assert attention_body(network).position is InputEmbedding.PE_MAP
+    layer = attention_body(network).encoders[0]
     expected = Activation.RELU_SQUARED if smolgen else Activation.MISH
     assert layer.ffn.dense1.activation is expected
     if layer.attention.smolgen is not None:
@@ -214,8 +217,7 @@ def test_network_6_with_both_heads_and_134_are_7_with_dense_embedding(number: in
 
     network = repaired(dataclasses.replace(SMALL, multihead=True, dense_embedding=4), change, tmp_path)
     assert network.info.structure is Structure.ATTENTION_BODY_MULTIHEAD
-    assert isinstance(network.body, AttentionBody)
-    assert network.body.position is InputEmbedding.PE_DENSE
+    assert attention_body(network).position is InputEmbedding.PE_DENSE
 
 
 def test_network_6_without_input_embedding_is_pe_map(tmp_path: Path) -> None:
@@ -223,24 +225,20 @@ def test_network_6_without_input_embedding_is_pe_map(tmp_path: Path) -> None:
         net.format.network_format.ClearField("input_embedding")
 
     network = repaired(SMALL, change, tmp_path)
-    assert isinstance(network.body, AttentionBody)
-    assert network.body.position is InputEmbedding.PE_MAP
+    assert attention_body(network).position is InputEmbedding.PE_MAP
 
 
 @pytest.mark.parametrize(("number", "activation"), list(enumerate(NUMBERED, 1)))
 def test_activation_numbers(number: int, activation: str, tmp_path: Path) -> None:
     net = network_message(random_network(SMALL))
     net.format.network_format.ffn_activation = number
-    body = load_network(written(net, tmp_path)).body
-    assert isinstance(body, AttentionBody)
+    body = attention_body(load_network(written(net, tmp_path)))
     assert body.encoders[0].ffn.dense1.activation.value == activation
 
 
 def test_attention_constants_follow_the_embedding(tmp_path: Path) -> None:
     def body(shape: NetworkShape) -> AttentionBody:
-        body = load_network(written(network_message(random_network(shape)), tmp_path)).body
-        assert isinstance(body, AttentionBody)
-        return body
+        return attention_body(load_network(written(network_message(random_network(shape)), tmp_path)))
 
     plain = body(dataclasses.replace(SMALL, layers=3))
     assert plain.encoders[0].norm1.epsilon == 1e-6

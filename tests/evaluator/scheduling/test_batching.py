@@ -19,18 +19,14 @@ def policy(points: dict[int, float], padded: bool = False, **targets: float) -> 
     return BatchPolicy(model, LatencyTargets(**targets))
 
 
-def test_an_idle_device_takes_what_there_is_at_once() -> None:
-    assert policy(SMOOTH).decide([Pending(3, 0, 0.0)], 0.0) == LaunchNow(3)
-
-
-def test_a_cliff_is_not_stepped_over() -> None:
-    queued = [Pending(30, 0, 0.0), Pending(3, 0, 0.0)]
-    assert policy(STEPS, padded=True).decide(queued, 0.0) == LaunchNow(32)
-
-
-def test_without_a_cliff_everything_goes_together() -> None:
-    queued = [Pending(30, 0, 0.0), Pending(3, 0, 0.0)]
-    assert policy(SMOOTH).decide(queued, 0.0) == LaunchNow(33)
+@pytest.mark.parametrize(
+    ("sizes", "padded", "positions"),
+    [([3], False, 3), ([30, 3], False, 33), ([30, 3], True, 32)],
+    ids=["at once", "together", "up to a cliff"],
+)
+def test_an_idle_device_takes_what_there_is(sizes: list[int], padded: bool, positions: int) -> None:
+    queued = [Pending(size, 0, 0.0) for size in sizes]
+    assert policy(STEPS if padded else SMOOTH, padded).decide(queued, 0.0) == LaunchNow(positions)
 
 
 def test_a_batch_never_exceeds_what_the_device_takes() -> None:
@@ -168,12 +164,6 @@ def test_no_other_policy_is_much_faster_anywhere(outcomes: Outcomes) -> None:
     assert statistics.fmean(shares(outcomes, "wavefront")) > 0.97
 
 
-@pytest.mark.integration
-def test_every_other_policy_is_much_slower_somewhere(outcomes: Outcomes) -> None:
-    for name in ("take-queued", "fixed+timeout", "aimd"):
-        assert min(shares(outcomes, name)) < 0.75
-
-
 def test_batching_is_not_slower_than_taking_all_without_play(outcomes: Outcomes) -> None:
     for row in outcomes.values():
         ours, other = row["wavefront"], row["take-queued"]
@@ -192,13 +182,6 @@ def test_batching_answers_play_sooner_than_taking_all(outcomes: Outcomes) -> Non
     for row in rows:
         assert row["wavefront"].mean_ms(0) < 0.5 * row["take-queued"].mean_ms(0)
         assert row["wavefront"].positions_per_second > 0.98 * row["take-queued"].positions_per_second
-
-
-def test_a_simulation_repeats_itself() -> None:
-    model = curve_model("h200-t80")
-    loads = patterns(model)["engine + self-play"]
-    first, second = (simulate(model, BatchPolicy(model), loads, duration_ms=300.0) for _ in range(2))
-    assert first.latencies_ms == second.latencies_ms
 
 
 def test_deep_queue_uses_batches_of_the_knee_when_requests_hurry() -> None:

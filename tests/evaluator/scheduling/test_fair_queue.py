@@ -15,7 +15,7 @@ from evaluator.scheduling.batching import BatchPolicy
 from evaluator.scheduling.fair_queue import HURRIED_SHARE, FairQueue
 from evaluator.scheduling.requests import Request
 from evaluator.scheduling.scheduler import Scheduler
-from tests.evaluator.service.harness import numbered_batch
+from tests.evaluator.service.echo import numbered_batch
 
 BATCHES = {count: numbered_batch(count) for count in (1, 2, 3, 5, 8)}
 

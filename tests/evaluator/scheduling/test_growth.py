@@ -14,7 +14,7 @@ from evaluator.scheduling.growth import FLAT_STEPS, RETRY_TIMES, TRIES, Growth, 
 from evaluator.scheduling.latency import LatencyModel, steps_to
 from evaluator.settings import DeviceSettings
 from protocol.batch import EvaluationBatch, PositionBatch
-from tests.evaluator.service.harness import EchoBackend
+from tests.evaluator.service.echo import EchoBackend
 
 Curve = Callable[[int], float]
 """Milliseconds of a batch by its positions."""

@@ -11,39 +11,49 @@ from hypothesis import strategies as st
 from evaluator.scheduling.latency import LAUNCH_MS, LatencyModel
 from tests.rounds import rounds
 
+LINES = {1: 1.0, 10: 10.0, 20: 15.0}
+STEPS = {1: 1.0, 32: 2.0, 64: 8.0}
 CURVE = {1: 1.463, 8: 1.581, 32: 2.317, 64: 3.31, 128: 5.569, 256: 9.501, 512: 17.53, 1024: 33.66}
 
 
-def test_it_interpolates_between_measured_sizes() -> None:
-    model = LatencyModel({1: 1.0, 10: 10.0, 20: 15.0}, 20)
-    assert model.milliseconds(10) == pytest.approx(10.0)
-    assert model.milliseconds(15) == pytest.approx(12.5)
+@pytest.mark.parametrize(
+    ("points", "padded", "size", "ms"),
+    [
+        (LINES, False, 10, 10.0),
+        (LINES, False, 15, 12.5),
+        (LINES, False, 40, 30.0),  # no throughput that was not measured
+        ({1: 1.0, 10: 5.0, 20: 15.0}, False, 40, 35.0),  # the last segment is steep
+        ({4: 2.0}, False, 16, 8.0),
+        (STEPS, True, 2, 2.0),
+        (STEPS, True, 32, 2.0),
+        (STEPS, True, 33, 8.0),
+    ],
+)
+def test_times_between_and_beyond_what_was_measured(
+    points: dict[int, float], padded: bool, size: int, ms: float
+) -> None:
+    model = LatencyModel(points, 64, points if padded else ())
+    assert model.milliseconds(size) == pytest.approx(ms)
 
 
-def test_it_extrapolates_along_the_last_segment_where_that_is_steep() -> None:
-    model = LatencyModel({1: 1.0, 10: 5.0, 20: 15.0}, 40)
-    assert model.milliseconds(40) == pytest.approx(35.0)
-
-
-def test_it_promises_no_throughput_that_was_not_measured() -> None:
-    model = LatencyModel({1: 1.0, 10: 10.0, 20: 15.0}, 40)
-    assert model.milliseconds(40) == pytest.approx(30.0)
-    assert model.knee == 20
+@pytest.mark.parametrize(
+    ("points", "queued", "batches", "ms"),
+    [
+        (STEPS, 32, 1, 2.0),
+        (STEPS, 33, 2, 3.0),
+        ({1: 1.0, 32: 2.0}, 320, 11, 20.0),
+        ({1: 1.0, 64: 100.0}, 50, 50, 50.0),
+    ],
+)
+def test_a_queue_is_cut_if_faster(points: dict[int, float], queued: int, batches: int, ms: float) -> None:
+    model = LatencyModel(points, max(points), points)
+    assert model.drain_ms(queued) == pytest.approx(ms + (batches - 1) * LAUNCH_MS)
 
 
 def test_the_knee_is_no_batch_that_takes_too_long() -> None:
+    assert LatencyModel(LINES, 40).knee == 20
     assert LatencyModel({1: 5.0, 16: 60.0, 32: 99.0, 64: 180.0}, 64).knee == 32
     assert LatencyModel({1: 400.0, 2: 700.0, 4: 1200.0}, 64).knee == 1
-
-
-def test_one_measured_size_means_proportion() -> None:
-    assert LatencyModel({4: 2.0}, 16).milliseconds(16) == pytest.approx(8.0)
-
-
-def test_a_padded_device_takes_steps() -> None:
-    model = LatencyModel({1: 1.0, 32: 2.0, 64: 4.0}, 64, buckets=(1, 32, 64))
-    assert model.milliseconds(2) == model.milliseconds(32) == 2.0
-    assert model.milliseconds(33) == 4.0
 
 
 def test_the_knee_is_the_smallest_size_near_the_best_throughput() -> None:
@@ -57,17 +67,6 @@ def test_the_ceiling_is_the_largest_size_near_the_best_throughput() -> None:
     model = LatencyModel({8: 4.6, 16: 9.0, 32: 17.5, 48: 26.8, 64: 38.0}, 128, launch_ms=0.5)
     assert model.ceiling == 48
     assert LatencyModel(CURVE, 1024).ceiling == 1024
-
-
-def test_a_queue_is_cut_where_the_curve_has_a_cliff() -> None:
-    model = LatencyModel({1: 1.0, 32: 2.0, 64: 8.0}, 64, buckets=(1, 32, 64))
-    assert model.drain_ms(33) == pytest.approx(3.0 + LAUNCH_MS)
-    assert model.drain_ms(32) == 2.0
-
-
-def test_a_queue_longer_than_the_largest_batch_takes_several() -> None:
-    model = LatencyModel({1: 1.0, 32: 2.0}, 32)
-    assert model.drain_ms(320) == pytest.approx(10 * (2.0 + LAUNCH_MS))
 
 
 def test_it_learns_that_a_device_became_slower() -> None:
@@ -131,8 +130,3 @@ def test_the_model_is_sound_after_any_measurement(
     assert 1 <= model.knee <= model.ceiling <= max_batch
     if queued <= max_batch:
         assert model.drain_ms(queued) <= model.milliseconds(queued) + 1e-9
-
-
-def test_a_queue_may_be_cut_into_many_small_pieces() -> None:
-    model = LatencyModel({1: 1.0, 64: 100.0}, 64, buckets=(1, 64))
-    assert model.drain_ms(50) == pytest.approx(50 * 1.0 + 49 * LAUNCH_MS)

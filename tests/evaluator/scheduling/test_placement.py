@@ -13,7 +13,7 @@ from evaluator.scheduling.latency import LatencyModel
 from evaluator.scheduling.placement import Station, free_at_ms, place, share_out
 from evaluator.scheduling.requests import Request
 from evaluator.scheduling.scheduler import Scheduler
-from tests.evaluator.service.harness import numbered_batch
+from tests.evaluator.service.echo import numbered_batch
 
 FAST = LatencyModel({1: 1.03, 1024: 1 + 0.03 * 1024}, 1024)
 SLOW = LatencyModel({1: 22.0, 1024: 20 + 2 * 1024.0}, 1024)
@@ -47,9 +47,7 @@ def run(models: list[LatencyModel], *loads: Load) -> Outcome:
     st.booleans(),
     st.floats(min_value=0.0, max_value=2000.0, allow_subnormal=False),
 )
-def test_positions_within_a_time_are_those_that_end_in_it(
-    curve: str, padded: bool, milliseconds: float
-) -> None:
+def test_positions_within_a_time_end_in_it(curve: str, padded: bool, milliseconds: float) -> None:
     model = curve_model(curve, padded=padded)
     count = model.within(milliseconds)
     assert model.drain_ms(count) <= milliseconds + model.launch_ms + 1e-9

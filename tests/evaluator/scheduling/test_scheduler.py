@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from evaluator.scheduling.requests import Request, distribute, parts_of
 from evaluator.scheduling.scheduler import GUARANTEED_SHARE, REMEMBERED_MS, Scheduler
 from protocol.batch import PositionBatch
-from tests.evaluator.service.harness import expected, numbered_batch, same
+from tests.evaluator.service.echo import expected, numbered_batch, same
 from tests.rounds import rounds
 
 
@@ -143,9 +143,7 @@ def test_a_single_whole_request_is_passed_on_without_copying() -> None:
     ),
     st.lists(st.integers(1, 11), min_size=1, max_size=8),
 )
-def test_however_requests_are_merged_and_cut_everyone_gets_his_own(
-    sent: list[tuple[str, int, int]], cuts: list[int]
-) -> None:
+def test_everyone_gets_his_own_however_cut(sent: list[tuple[str, int, int]], cuts: list[int]) -> None:
     scheduler = Scheduler()
     requests = [request(client, index + 1, count, rank) for index, (client, count, rank) in enumerate(sent)]
     for each in requests:

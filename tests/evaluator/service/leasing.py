@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A backend that leases its batch buffers. Its driver is written in Python and scripted by the test."""
 
-from __future__ import annotations
-
 import ctypes
 import threading
 from collections.abc import Callable
@@ -15,7 +13,7 @@ from evaluator._core import Program
 from evaluator.backends.gpu.driver.device import NOT_READY, Call
 from evaluator.backends.gpu.run.in_flight import Layout
 from protocol.batch import POSITION_DTYPE, EvaluationBatch, PositionBatch
-from tests.evaluator.service.harness import WAIT_S, EchoBackend, expected
+from tests.evaluator.service.echo import WAIT_S, EchoBackend, expected
 
 FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_size_t, ctypes.c_size_t)
 
@@ -85,7 +83,7 @@ class LeasingBackend(EchoBackend):
     def activate(self) -> Call:
         return self._call(2, 0)
 
-    def lease_buffers(self) -> LeasingBackend | None:
+    def lease_buffers(self) -> "LeasingBackend | None":
         if self.leased:
             return None
         self.leased = True

@@ -39,9 +39,7 @@ class Plugin:
     def __init__(self, folder: Path) -> None:
         metadata = folder / "wavefront_test_plugin-1.0.dist-info"
         metadata.mkdir(parents=True)
-        (metadata / "METADATA").write_text(
-            "Metadata-Version: 2.1\nName: wavefront-test-plugin\nVersion: 1.0\n"
-        )
+        (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: wavefront-plugin\nVersion: 1.0\n")
         (metadata / "entry_points.txt").write_text("[wavefront.backends]\nplugin = wavefront_test_plugin\n")
         (folder / "wavefront_test_plugin.py").write_text(CODE)
         self._hangs, self._fails = folder / "hangs", folder / "fails"

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import zmq
 
-from tests.evaluator.service.harness import WAIT_S
+from tests.evaluator.service.echo import WAIT_S
+from tests.programs import started
 
 needs_ipc = pytest.mark.skipif(not zmq.has("ipc"), reason="this platform has no ipc")
 needs_posix = pytest.mark.skipif(os.name != "posix", reason="signals are POSIX's")
@@ -34,19 +35,8 @@ def serving(
     environment: dict[str, str], *flags: str, program: Sequence[str] = EVALUATOR
 ) -> Iterator[subprocess.Popen[str]]:
     """The process, killed at the end if it is still there."""
-    process = subprocess.Popen(
-        [sys.executable, *program, "serve", *flags],
-        env=environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
+    with started(sys.executable, *program, "serve", *flags, env=environment) as process:
         yield process
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def event(process: subprocess.Popen[str], name: str) -> dict[str, Any]:
@@ -70,9 +60,7 @@ def wait_for_line(process: subprocess.Popen[str], text: str) -> str:
 
 def sockets(environment: dict[str, str]) -> list[Path]:
     """Everything left in the folder for sockets, but for the well-known folder itself."""
-    return [
-        path for path in Path(environment["TMPDIR"]).rglob("*") if path.parent.name.startswith("wavefront-")
-    ]
+    return list(Path(environment["TMPDIR"]).glob("**/wavefront-*/*"))
 
 
 def free_port() -> int:

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import BadRequest, LoadFailed, UnknownNetwork
-from tests.evaluator.service.harness import numbered_batch, running
+from tests.evaluator.service.echo import numbered_batch
+from tests.evaluator.service.harness import serving
 
 
 def test_log_names_the_client_of_each_change(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "evaluator.service")
-    with running(tmp_path, networks=2) as harness:
-        client = harness.client()
+    with serving(tmp_path, networks=2) as (_, client):
         client.alias("best", "echo-2")
         with pytest.raises(LoadFailed):
             client.load("/nowhere")
@@ -32,12 +32,9 @@ def test_log_names_the_client_of_each_change(tmp_path: Path, caplog: pytest.LogC
     assert warning.startswith("no network was loaded: ") and "/nowhere" in warning
 
 
-def test_log_names_client_and_request_when_one_is_refused(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_log_names_client_and_request_if_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "evaluator.service")
-    with running(tmp_path) as harness:
-        client = harness.client()
+    with serving(tmp_path) as (_, client):
         client.evaluate(numbered_batch(1))
         identity = client.submit(numbered_batch(1), network="nowhere")
         answer = client.receive()
@@ -48,8 +45,7 @@ def test_log_names_client_and_request_when_one_is_refused(
 
 
 def test_alias_is_refused_when_it_cannot_be_printed(tmp_path: Path) -> None:
-    with running(tmp_path) as harness:
-        client = harness.client()
+    with serving(tmp_path) as (_, client):
         with pytest.raises(BadRequest, match=r"a\?b"):
             client.alias("a\nb", "echo")
         assert not client.status().aliases.get("a\nb")

@@ -16,7 +16,8 @@ from evaluator.service.connections import hub_sockets
 from evaluator.service.networks import NetworkToLoad
 from evaluator.service.service import EvaluatorService
 from protocol import EvaluatorClient
-from tests.evaluator.service.harness import WAIT_S, devices, numbered_batch
+from tests.evaluator.service.echo import WAIT_S, numbered_batch
+from tests.evaluator.service.harness import devices
 from tests.paths import REPOSITORY
 
 REQUESTS = 200
@@ -51,9 +52,7 @@ class Calls:
 def test_a_request_runs_little_python(tmp_path: Path, private: bool) -> None:
     calls, ready = Calls(), threading.Event()
     loader = Loader(devices("random"))
-    service = EvaluatorService(
-        loader, [NetworkToLoad(None)], private=private, on_ready=lambda infos: ready.set()
-    )
+    service = EvaluatorService(loader, [NetworkToLoad(None)], private=private, on_ready=lambda _: ready.set())
     address = service.bind(f"ipc://{tmp_path}/socket" if private else "tcp://127.0.0.1:0")
     thread = threading.Thread(target=service.run)
     with calls.profiled():

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """SIGHUP and `reload` at a real process whose network files move, vanish, break and change."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -13,15 +13,8 @@ from evaluator.scheduling.batching import LatencyTargets
 from evaluator.scheduling.latency import LatencyModel
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.errors import DeviceFailed
-from tests.evaluator.service.harness import (
-    EchoBackend,
-    Harness,
-    answers,
-    expected,
-    numbered_batch,
-    received,
-    running,
-)
+from tests.evaluator.service.echo import EchoBackend, expected, numbered_batch
+from tests.evaluator.service.harness import Harness, answers, received, serving
 
 
 def failing(batch: PositionBatch) -> EvaluationBatch:
@@ -54,8 +47,7 @@ def with_standby(harness: Harness) -> EchoBackend:
 
 @pytest.mark.parametrize("fault", [failing, wrong_size])
 def test_the_batch_of_a_device_that_fails_goes_to_another_device(tmp_path: Path, fault: object) -> None:
-    with running(tmp_path, backends=("first", "second")) as harness:
-        client = harness.client()
+    with serving(tmp_path, backends=("first", "second")) as (harness, client):
         harness.backends[0].answer = fault  # type: ignore[assignment]
         for first in range(0, 100, 10):
             assert answers(client, 10, first)
@@ -65,8 +57,7 @@ def test_the_batch_of_a_device_that_fails_goes_to_another_device(tmp_path: Path,
 
 
 def test_a_device_that_keeps_failing_is_left_out(tmp_path: Path) -> None:
-    with running(tmp_path, backends=("first", "second")) as harness:
-        client = harness.client()
+    with serving(tmp_path, backends=("first", "second")) as (harness, client):
         harness.backends[0].answer = failing
         harness.backends[1].hold()
         client.submit(numbered_batch(1))
@@ -82,8 +73,7 @@ def test_a_device_that_keeps_failing_is_left_out(tmp_path: Path) -> None:
 
 
 def test_the_only_device_is_replaced_by_the_standby(tmp_path: Path) -> None:
-    with running(tmp_path) as harness:
-        client = harness.client()
+    with serving(tmp_path) as (harness, client):
         standby = with_standby(harness)
         harness.backend.answer = failing
         for _ in range(MAX_FAILURES + 2):
@@ -96,8 +86,7 @@ def test_the_only_device_is_replaced_by_the_standby(tmp_path: Path) -> None:
 
 
 def test_client_gets_the_reason_when_everything_fails(tmp_path: Path) -> None:
-    with running(tmp_path) as harness:
-        client = harness.client()
+    with serving(tmp_path) as (harness, client):
         harness.backend.answer = failing
         with pytest.raises(DeviceFailed):
             client.evaluate(numbered_batch(4))
@@ -110,8 +99,7 @@ def test_client_gets_the_reason_when_everything_fails(tmp_path: Path) -> None:
 
 
 def test_output_that_is_not_finite_never_leaves(tmp_path: Path) -> None:
-    with running(tmp_path) as harness:
-        client = harness.client()
+    with serving(tmp_path) as (harness, client):
         harness.backend.answer = not_finite
         with pytest.raises(DeviceFailed):
             client.evaluate(numbered_batch(4))

@@ -18,7 +18,8 @@ from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.errors import BadRequest, DuplicateId, UnknownNetwork
 from protocol.wire.codec import decode_reply, encode_evaluate
 from protocol.wire.messages import Error, Result
-from tests.evaluator.service.harness import WAIT_S, Harness, expected, numbered_batch, received, running, same
+from tests.evaluator.service.echo import WAIT_S, expected, numbered_batch, same
+from tests.evaluator.service.harness import Harness, received, running
 from tests.evaluator.service.leasing import Held, LeasingBackend
 
 pytestmark = pytest.mark.skipif(not hub_sockets.AVAILABLE, reason="there is no such path here")

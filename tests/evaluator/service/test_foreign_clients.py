@@ -12,7 +12,8 @@ import zmq
 from evaluator.service.connections import hub_sockets
 from protocol.wire.codec import decode_reply, encode, max_message_bytes
 from protocol.wire.messages import Alias, Aliased, Error, Evaluate, Hello, Load, Result, Welcome
-from tests.evaluator.service.harness import WAIT_S, Harness, foreign_client, numbered_batch, running
+from tests.evaluator.service.echo import WAIT_S, numbered_batch
+from tests.evaluator.service.harness import Harness, foreign_client, running
 
 
 @pytest.fixture(params=["open", "private"])
@@ -106,9 +107,7 @@ def test_a_frame_beyond_the_limit_closes_the_connection(harness: Harness) -> Non
         assert other.ping() >= 0
 
 
-def test_another_run_of_the_evaluator_is_another_instance(
-    harness: Harness, dealer: zmq.Socket[bytes], tmp_path: Path
-) -> None:
+def test_another_run_is_another_instance(harness: Harness, dealer: zmq.Socket[bytes], tmp_path: Path) -> None:
     welcome = ask(dealer, Hello(1))
     assert welcome.instance
     assert ask(dealer, Evaluate(2, numbered_batch(1))).instance == welcome.instance

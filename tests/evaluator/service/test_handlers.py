@@ -13,15 +13,15 @@ from protocol.connections.multipart import send
 from protocol.errors import DeadlineExceeded, NotReady, TooLarge, UnknownNetwork
 from protocol.wire.codec import decode_reply, encode
 from protocol.wire.messages import Evaluate, Hello, Welcome
+from tests.evaluator.service.echo import WAIT_S, numbered_batch
 from tests.evaluator.service.harness import (
-    WAIT_S,
     Harness,
     answers,
     foreign_client,
     made_after,
-    numbered_batch,
     received,
     running,
+    serving,
 )
 
 
@@ -86,10 +86,8 @@ def test_one_hello_of_a_client_waits_for_the_networks(tmp_path: Path) -> None:
             answers.append(decode_reply(dealer.recv_multipart()))
 
     with running(tmp_path, make=made_after(gate), before_ready=ask):
-        assert [(answer.id, getattr(answer, "code", "")) for answer in answers[:2]] == [
-            (2, "not_ready"),
-            (3, "not_ready"),
-        ]
+        refused = [(answer.id, getattr(answer, "code", "")) for answer in answers[:2]]
+        assert refused == [(2, "not_ready"), (3, "not_ready")]
         assert [answer.id for answer in answers[2:] if isinstance(answer, Welcome)] == [1, 4]
 
 
@@ -148,8 +146,7 @@ def test_a_request_that_runs_is_cancelled_at_once(harness: Harness) -> None:
 
 
 def test_too_many_positions_are_refused_on_both_sides(tmp_path: Path) -> None:
-    with running(tmp_path, max_request=16) as harness:
-        client = harness.client()
+    with serving(tmp_path, max_request=16) as (_, client):
         with pytest.raises(TooLarge):
             client.submit(numbered_batch(17))
         client.max_batch = 1000

@@ -18,7 +18,8 @@ from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.errors import DeviceFailed
 from protocol.wire.messages import StatusReply
-from tests.evaluator.service.harness import WAIT_S, answers, expected, numbered_batch, received, running, same
+from tests.evaluator.service.echo import WAIT_S, expected, numbered_batch, same
+from tests.evaluator.service.harness import answers, received, running, serving
 from tests.evaluator.service.test_failures import failing, with_standby
 
 IMPATIENT = Patience(hang_factor=1.0, hang_s=0.05, retry_s=0.01)
@@ -58,8 +59,7 @@ def fails(client: EvaluatorClient) -> None:
 
 def test_another_device_answers_for_one_that_hangs(tmp_path: Path) -> None:
     patience = Patience(hang_factor=1.0, hang_s=0.5, retry_s=0.01)  # for the second one on a busy machine
-    with running(tmp_path, backends=("first", "second"), patience=patience) as harness:
-        client = harness.client()
+    with serving(tmp_path, backends=("first", "second"), patience=patience) as (harness, client):
         assert client.status().state == "ready"
         hang = HangOnce()
         for backend in harness.backends:
@@ -75,8 +75,7 @@ def test_another_device_answers_for_one_that_hangs(tmp_path: Path) -> None:
 
 
 def test_the_only_device_hangs_and_its_request_is_answered(tmp_path: Path) -> None:
-    with running(tmp_path, patience=IMPATIENT) as harness:
-        client = harness.client()
+    with serving(tmp_path, patience=IMPATIENT) as (harness, client):
         harness.backend.hold()
         with pytest.raises(DeviceFailed, match="hangs"):
             client.evaluate(numbered_batch(4))
@@ -90,8 +89,7 @@ def test_the_only_device_hangs_and_its_request_is_answered(tmp_path: Path) -> No
 
 
 def test_requests_behind_a_hanging_device_are_answered(tmp_path: Path) -> None:
-    with running(tmp_path, patience=IMPATIENT) as harness:
-        client = harness.client()
+    with serving(tmp_path, patience=IMPATIENT) as (harness, client):
         harness.occupy(client, 4)
         for _ in range(3):
             client.submit(numbered_batch(4))
@@ -101,8 +99,7 @@ def test_requests_behind_a_hanging_device_are_answered(tmp_path: Path) -> None:
 
 
 def test_a_standby_takes_over_and_clients_get_its_description(tmp_path: Path) -> None:
-    with running(tmp_path, patience=IMPATIENT) as harness:
-        client = harness.client()
+    with serving(tmp_path, patience=IMPATIENT) as (harness, client):
         standby = with_standby(harness)
         standby.device = "the slow one"
         harness.backend.hold()
@@ -180,8 +177,7 @@ def test_request_goes_to_others_when_a_late_answer_is_none(tmp_path: Path) -> No
 
 
 def test_no_standby_opens_when_processors_are_short(tmp_path: Path) -> None:
-    with running(tmp_path, patience=IMPATIENT) as harness:
-        client = harness.client()
+    with serving(tmp_path, patience=IMPATIENT) as (harness, client):
         opening = threading.Event()
 
         def open_standby() -> Runner:
@@ -206,8 +202,7 @@ def test_a_driver_that_does_not_return_is_reported_once(tmp_path: Path) -> None:
         reasons.append(reason)
         reported.set()
 
-    with running(tmp_path, patience=IMPATIENT, on_hung=on_hung) as harness:
-        client = harness.client()
+    with serving(tmp_path, patience=IMPATIENT, on_hung=on_hung) as (harness, client):
         harness.backend.hold()
         fails(client)
         assert reported.wait(WAIT_S)
@@ -219,8 +214,8 @@ def test_a_driver_that_does_not_return_is_reported_once(tmp_path: Path) -> None:
 
 def test_nobody_waits_for_a_standby_that_is_long_in_opening(tmp_path: Path) -> None:
     opening = threading.Event()
-    with running(tmp_path, patience=Patience(hang_factor=1.0, hang_s=0.2, retry_s=1000.0)) as harness:
-        client = harness.client()
+    patience = Patience(hang_factor=1.0, hang_s=0.2, retry_s=1000.0)
+    with serving(tmp_path, patience=patience) as (harness, client):
         with_standby(harness)
         network = harness.service.record.networks.find("")
         open_at_once = network.open_standby
@@ -258,8 +253,7 @@ def test_devices_that_hang_in_turn_share_the_time(tmp_path: Path, monkeypatch: p
         watch(watchdog, work, due_ms)
 
     monkeypatch.setattr(Watchdog, "watch", noted)
-    with running(tmp_path, backends=("first", "second"), patience=patience) as harness:
-        client = harness.client()
+    with serving(tmp_path, backends=("first", "second"), patience=patience) as (harness, client):
         for backend in harness.backends:
             backend.hold()
         with pytest.raises(DeviceFailed, match="hangs"):
@@ -273,8 +267,7 @@ def test_devices_that_hang_in_turn_share_the_time(tmp_path: Path, monkeypatch: p
 
 
 def test_a_device_that_failed_is_tried_again_and_comes_back(tmp_path: Path) -> None:
-    with running(tmp_path, patience=IMPATIENT) as harness:
-        client = harness.client()
+    with serving(tmp_path, patience=IMPATIENT) as (harness, client):
         # A backend opened anew works, and until then each probe fails.
         harness.backend.answer = failing
         for _ in range(MAX_FAILURES):
@@ -285,8 +278,7 @@ def test_a_device_that_failed_is_tried_again_and_comes_back(tmp_path: Path) -> N
 
 
 def test_a_service_with_a_device_that_hangs_can_be_stopped(tmp_path: Path) -> None:
-    with running(tmp_path, patience=IMPATIENT) as harness:
-        client = harness.client()
+    with serving(tmp_path, patience=IMPATIENT) as (harness, client):
         harness.occupy(client, 4)
         harness.service.stop()
         harness.thread.join(WAIT_S)
@@ -306,8 +298,7 @@ def test_a_service_with_a_device_that_hangs_can_be_drained(tmp_path: Path) -> No
 
 
 def test_without_patience_a_service_stops_while_a_batch_is_in_flight(tmp_path: Path) -> None:
-    with running(tmp_path) as harness:
-        client = harness.client()
+    with serving(tmp_path) as (harness, client):
         harness.occupy(client, 4)
         harness.service.stop_at_once()
         harness.thread.join(WAIT_S)
@@ -321,8 +312,7 @@ def test_memory_that_lacks_for_an_answer_costs_that_answer_alone(
     def scarce(*arguments: Any) -> Any:
         raise MemoryError("no room for the answers")
 
-    with running(tmp_path) as harness:
-        client = harness.client()
+    with serving(tmp_path) as (_, client):
         monkeypatch.setattr(f"evaluator.{place}", scarce)
         for _ in range(3):  # more often than the device has threads
             with pytest.raises(DeviceFailed, match="no room for the answers"):
@@ -331,11 +321,8 @@ def test_memory_that_lacks_for_an_answer_costs_that_answer_alone(
         assert answers(client, 4)
 
 
-def test_a_fault_in_choosing_a_batch_does_not_end_the_devices_thread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with running(tmp_path) as harness:
-        client = harness.client()
+def test_fault_in_choosing_a_batch_ends_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(tmp_path) as (_, client):
         decide = BatchPolicy.decide
         faults: list[int] = []
 
@@ -354,8 +341,7 @@ def test_an_exception_that_is_no_exception_costs_one_batch(tmp_path: Path) -> No
     def leave(batch: PositionBatch) -> EvaluationBatch:
         raise SystemExit("a library wants to end the process")
 
-    with running(tmp_path) as harness:
-        client = harness.client()
+    with serving(tmp_path) as (harness, client):
         harness.backend.answer = leave
         fails(client)
         harness.backend.answer = expected
@@ -366,8 +352,7 @@ def test_a_backend_whose_standby_cannot_open_says_so(tmp_path: Path) -> None:
     def missing() -> Any:
         raise BackendError("there is no other library")
 
-    with running(tmp_path, patience=Patience(retry_s=WAIT_S)) as harness:
-        client = harness.client()
+    with serving(tmp_path, patience=Patience(retry_s=WAIT_S)) as (harness, client):
         harness.service.record.networks.find("").open_standby = missing
 
         harness.backend.answer = failing

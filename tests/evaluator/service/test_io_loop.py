@@ -9,12 +9,11 @@ import pytest
 from evaluator.devices.runners import now_ms
 from evaluator.service import handlers, io_loop
 from protocol.wire.messages import Ping
-from tests.evaluator.service.harness import WAIT_S, Harness
+from tests.evaluator.service.echo import WAIT_S
+from tests.evaluator.service.harness import Harness
 
 
-def test_messages_that_take_long_do_not_keep_the_devices_waiting(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_messages_do_not_keep_devices_waiting(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """After each millisecond of messages the devices are told of new requests, and answers are sent."""
     client, dispatcher = harness.client(), harness.service.record.dispatcher
     blocked, go = threading.Event(), threading.Event()

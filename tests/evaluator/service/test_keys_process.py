@@ -23,6 +23,7 @@ from protocol.common.keys.pairs import KeyPair, make_pair, read_pair
 from protocol.errors import EvaluatorLost
 from tests.engine.uci.uci_process import UciProcess
 from tests.paths import CACHE, REPOSITORY
+from tests.programs import ENGINE, run
 
 pytestmark = pytest.mark.integration
 
@@ -162,17 +163,23 @@ def test_an_engine_says_why_it_is_not_let_in_and_plays_on_its_own(tmp_path: Path
 def test_a_match_in_several_processes_plays_with_keys(tmp_path: Path) -> None:
     player = client_keys(tmp_path, "player", allowed=True)
     with serving(tmp_path) as service:
-        done = subprocess.run(
-            [
-                *(sys.executable, str(REPOSITORY / "run_engine.py"), "match", "--json", "--workers", "2"),
-                *("--player", "name=low,cpuct=1", "--player", "name=high,cpuct=3"),
-                *("--each", f"evaluator={service.address},evaluator_keys={player}"),
-                *("--nodes", "8", "--games", "4", "--max-moves", "30"),
-            ],
+        done = run(
+            *(
+                *ENGINE,
+                "match",
+                "--json",
+                "--workers",
+                "2",
+                "--nodes",
+                "8",
+                "--games",
+                "4",
+                "--max-moves",
+                "30",
+            ),
+            *("--player", "name=low,cpuct=1", "--player", "name=high,cpuct=3"),
+            *("--each", f"evaluator={service.address},evaluator_keys={player}"),
             cwd=tmp_path,
-            capture_output=True,
-            text=True,
             timeout=3 * WAIT_S,
         )
-        assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["games"] == 4

@@ -16,7 +16,8 @@ from protocol import EvaluatorClient
 from protocol.errors import NetworkChanged, UnknownNetwork
 from protocol.wire.codec import decode_reply, encode, encode_evaluate
 from protocol.wire.messages import FEATURES, Error, Hello, Result, Welcome
-from tests.evaluator.service.harness import WAIT_S, Harness, foreign_client, numbered_batch, running
+from tests.evaluator.service.echo import WAIT_S, numbered_batch
+from tests.evaluator.service.harness import Harness, foreign_client, running, serving
 from tests.evaluator.service.leasing import LeasingBackend
 from tests.paths import DATA
 
@@ -70,7 +71,7 @@ def test_a_result_names_the_network_that_computed_it(service: tuple[Harness, Eva
         assert msgpack.unpackb(socket.recv_multipart()[0])["network"] == second != first
 
 
-def test_a_client_that_negotiates_nothing_gets_what_it_always_got(
+def test_client_without_features_gets_the_usual(
     service: tuple[Harness, EvaluatorClient, Path],
 ) -> None:
     harness, admin, path = service
@@ -88,9 +89,7 @@ def test_a_client_that_negotiates_nothing_gets_what_it_always_got(
 
 
 @pytest.mark.parametrize("change", ["load", "alias", "unload", "reload"])
-def test_a_client_that_follows_hears_of_each_change(
-    service: tuple[Harness, EvaluatorClient, Path], change: str
-) -> None:
+def test_a_follower_hears_of_each_change(service: tuple[Harness, EvaluatorClient, Path], change: str) -> None:
     harness, admin, path = service
     client = harness.client()
     if change == "load":
@@ -123,7 +122,7 @@ def test_a_client_bound_to_an_alias_follows_it(service: tuple[Harness, Evaluator
         assert each.network.name == name
 
 
-def test_requests_for_a_network_that_is_gone_complete_as_changed(
+def test_requests_for_a_gone_network_end_as_changed(
     service: tuple[Harness, EvaluatorClient, Path],
 ) -> None:
     """They were sent before the client could read the notice."""
@@ -145,8 +144,7 @@ def test_requests_for_a_network_that_is_gone_complete_as_changed(
 
 @pytest.mark.skipif(not hub_sockets.AVAILABLE, reason="there is no such path here")
 def test_results_of_the_fast_path_name_their_network(tmp_path: Path) -> None:
-    with running(tmp_path, private=True, make=lambda name: LeasingBackend()) as harness:
-        client = harness.client()
+    with serving(tmp_path, private=True, make=lambda name: LeasingBackend()) as (harness, client):
         backend = harness.backend
         assert isinstance(backend, LeasingBackend)
         for _ in range(3 * IN_A_ROW):

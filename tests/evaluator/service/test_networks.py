@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Several networks in one service: found by name, loaded, unloaded, reloaded, and the default among them."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 
@@ -11,13 +9,13 @@ import pytest
 from evaluator.devices.served_network import ServedNetwork
 from protocol.errors import BadRequest, UnknownNetwork
 from protocol.wire import messages
-from tests.evaluator.service.harness import WAIT_S, Harness, numbered_batch, received, running
+from tests.evaluator.service.echo import WAIT_S, numbered_batch
+from tests.evaluator.service.harness import Harness, received, running, serving
 from tests.paths import DATA
 
 
 def test_an_unloaded_network_is_gone_and_its_device_freed(tmp_path: Path) -> None:
-    with running(tmp_path, networks=2) as harness:
-        client = harness.client()
+    with serving(tmp_path, networks=2) as (harness, client):
         client.unload("echo-2")
         assert harness.backends[1].closed
         with pytest.raises(UnknownNetwork):
@@ -52,8 +50,7 @@ def test_default_is_that_of_hello_until_unloaded(tmp_path: Path, monkeypatch: py
 
 
 def test_an_alias_is_a_further_name(tmp_path: Path) -> None:
-    with running(tmp_path, networks=2) as harness:
-        client = harness.client()
+    with serving(tmp_path, networks=2) as (harness, client):
         client.alias("best", "echo-2")
         assert harness.client(network="best").network.name == "echo-2"
         harness.backends[1].sizes.clear()

@@ -20,10 +20,11 @@ from evaluator.devices.running.failover import MAX_FAILURES
 from evaluator.network import load_network
 from protocol import EvaluatorClient
 from protocol.errors import DeviceFailed, Draining, EvaluatorLost
-from tests.evaluator.service.harness import WAIT_S
+from tests.evaluator.service.echo import WAIT_S
 from tests.evaluator.service.plugin import Plugin
 from tests.evaluator.service.process import event, free_port, needs_posix, serving, sockets, wait_for_line
 from tests.paths import DATA
+from tests.programs import started
 
 pytestmark = pytest.mark.integration
 
@@ -41,29 +42,17 @@ def test_embedded_it_ends_with_its_stdin_and_leaves_nothing(environment: dict[st
 
 @needs_posix
 def test_embedded_it_ends_when_its_parent_is_killed(environment: dict[str, str]) -> None:
-    parent = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import subprocess, sys, time\n"
-            "command = [sys.executable, '-m', 'evaluator', 'serve', '--embedded', '--backend', 'random']\n"
-            "subprocess.Popen(command, stdin=subprocess.PIPE)\n"
-            "time.sleep(600)",
-        ],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
+    script = (
+        "import subprocess, sys, time\n"
+        "command = [sys.executable, '-m', 'evaluator', 'serve', '--embedded', '--backend', 'random']\n"
+        "subprocess.Popen(command, stdin=subprocess.PIPE)\n"
+        "time.sleep(600)"
     )
-    try:
-        bound = event(parent, "bound")
-        child = psutil.Process(bound["pid"])
+    with started(sys.executable, "-c", script, env=environment, stderr=subprocess.DEVNULL) as parent:
+        child = psutil.Process(event(parent, "bound")["pid"])
         event(parent, "ready")
-    finally:
         parent.kill()
-        parent.wait()
-    child.wait(WAIT_S)
-    parent.communicate()
+        child.wait(WAIT_S)
     assert sockets(environment) == []
 
 

@@ -11,17 +11,8 @@ from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.errors import DeadlineExceeded, Overloaded
 from protocol.wire.messages import Priority, best_rate
-from tests.evaluator.service.harness import (
-    WAIT_S,
-    EchoBackend,
-    Harness,
-    answers,
-    expected,
-    numbered_batch,
-    received,
-    running,
-    same,
-)
+from tests.evaluator.service.echo import WAIT_S, EchoBackend, expected, numbered_batch, same
+from tests.evaluator.service.harness import Harness, answers, received, running, serving
 
 
 def drain_all(client: EvaluatorClient, count: int) -> None:
@@ -100,8 +91,7 @@ def test_clients_get_one_description_of_all_devices(tmp_path: Path) -> None:
 
 
 def test_one_request_is_cut_over_devices_that_are_idle(tmp_path: Path) -> None:
-    with running(tmp_path, backends=("first", "second")) as harness:
-        client = harness.client()
+    with serving(tmp_path, backends=("first", "second")) as (harness, client):
         for backend in harness.backends:
             backend.hold()
         batch = numbered_batch(1000)
@@ -148,15 +138,12 @@ def test_request_is_refused_when_it_would_miss_its_deadline(tmp_path: Path) -> N
         played = games.submit(small, deadline_ms=60_000)  # Play goes before all that.
         harness.backend.gate.set()
         answers = [games.receive(WAIT_S * 1000) for _ in range(18)]
-        assert {answer.id for answer in answers if answer is not None and answer.error is None} >= {
-            patient,
-            played,
-        }
+        served = {answer.id for answer in answers if answer is not None and answer.error is None}
+        assert served >= {patient, played}
 
 
 def test_a_full_queue_is_overloaded_and_recovers(tmp_path: Path) -> None:
-    with running(tmp_path, limits=QueueLimits(play=10)) as harness:
-        client = harness.client()
+    with serving(tmp_path, limits=QueueLimits(play=10)) as (harness, client):
         harness.occupy(client, 8)
         client.submit(numbered_batch(8))
         refused = client.submit(numbered_batch(8))

@@ -12,7 +12,7 @@ from evaluator.service.sessions import Usage
 from protocol.common.keys.clients import AllowedClient, Quota, allow, read_clients
 from protocol.common.keys.notation import KeysError
 from protocol.errors import NotAllowed, Overloaded
-from tests.evaluator.service.harness import numbered_batch
+from tests.evaluator.service.echo import numbered_batch
 
 BATCH = numbered_batch(8)
 

@@ -17,7 +17,7 @@ from evaluator.backends.common.probe import probe_batch
 from evaluator.commands.serve import KEPT_DESCRIPTORS
 from protocol import EvaluatorClient
 from protocol.errors import Overloaded
-from tests.evaluator.service.harness import WAIT_S
+from tests.evaluator.service.echo import WAIT_S
 from tests.evaluator.service.process import free_port, limited, needs_ipc, needs_posix, serving, wait_for_line
 from tests.paths import DATA
 
@@ -37,10 +37,7 @@ ANYWHERE = ("--address", "tcp://127.0.0.1:0")
         (["--address", "udp://127.0.0.1:1"], "tcp://"),
         (["--address", "ipc:///no/such/folder/socket"], "does not exist"),
         (["--address", "tcp://127.0.0.1:99999999"], "tcp://127.0.0.1:99999999"),
-        (
-            ["--address", "tcp://no.such.host:5577", "--unencrypted"],
-            "a host is an IP address of this machine",
-        ),
+        (["--address", "tcp://no.such.host:5577", "--unencrypted"], "a host is an IP address of this"),
         (["--address", "ipc://"], "names no path"),
         (["--address", f"ipc:///tmp/{'x' * 200}"], "too long"),
         (["--metrics-port", "1", "--metrics-address", ""], "metrics_address is empty"),
@@ -91,9 +88,7 @@ def test_the_log_can_be_json(environment: dict[str, str]) -> None:
 
 @needs_posix
 @pytest.mark.parametrize("flags", [["--embedded"], ["--address", "tcp://127.0.0.1:0"]])
-def test_without_descriptors_for_a_single_client_it_does_not_start(
-    environment: dict[str, str], flags: list[str]
-) -> None:
+def test_it_needs_descriptors_for_a_client(environment: dict[str, str], flags: list[str]) -> None:
     with serving(environment, "--backend", "random", *flags, program=limited(60)) as process:
         assert process.wait(WAIT_S) == 2
         out, err = process.communicate()

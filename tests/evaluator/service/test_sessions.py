@@ -14,7 +14,8 @@ from evaluator.service.connections.limits import ConnectionLimits
 from evaluator.service.connections.transport import GONE, Arrived, Origin
 from evaluator.service.sessions import ClientSession, Sessions
 from protocol.errors import NotAllowed
-from tests.evaluator.service.harness import WAIT_S, Harness, numbered_batch, running
+from tests.evaluator.service.echo import WAIT_S, numbered_batch
+from tests.evaluator.service.harness import Harness, running, serving
 from tests.evaluator.zmtp import connect, message
 
 
@@ -138,8 +139,7 @@ def test_requests_of_a_client_that_has_left_are_not_run(harness: Harness) -> Non
 
 
 def test_connections_beyond_the_limit_are_closed(tmp_path: Path) -> None:
-    with running(tmp_path, connections=ConnectionLimits(3)) as harness:
-        client = harness.client()
+    with serving(tmp_path, connections=ConnectionLimits(3)) as (harness, client):
         port = int(harness.address.rpartition(":")[2])
         idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(8)]
         closed = 0

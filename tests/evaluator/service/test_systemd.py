@@ -36,9 +36,7 @@ def told(manager: socket.socket) -> dict[str, str]:
             return lines
 
 
-def test_it_reports_ready_alive_reloading_and_stopping(
-    manager: socket.socket, environment: dict[str, str]
-) -> None:
+def test_it_tells_ready_alive_reloading_stopping(manager: socket.socket, environment: dict[str, str]) -> None:
     environment |= {"NOTIFY_SOCKET": manager.getsockname(), "WATCHDOG_USEC": "50000"}
     with serving(environment, "--backend", "random", "--address", "tcp://127.0.0.1:0") as process:
         assert told(manager)["READY"] == "1"

@@ -13,7 +13,8 @@ import pytest
 
 from evaluator.service.tracing import Tracing
 from protocol.errors import DeviceFailed
-from tests.evaluator.service.harness import numbered_batch, running
+from tests.evaluator.service.echo import numbered_batch
+from tests.evaluator.service.harness import running
 
 
 @contextmanager

@@ -14,7 +14,8 @@ from evaluator.service.connections.access import Access
 from protocol import EvaluatorClient
 from protocol.connections.addresses import runtime_directory
 from protocol.errors import LoadFailed, NotAllowed
-from tests.evaluator.service.harness import WAIT_S, answers, running
+from tests.evaluator.service.echo import WAIT_S
+from tests.evaluator.service.harness import answers, running
 
 pytestmark = pytest.mark.skipif(not zmq.has("ipc"), reason="this platform has no ipc")
 

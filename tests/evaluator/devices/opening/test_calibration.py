@@ -19,7 +19,7 @@ from evaluator.devices.opening.calibration import MIN_OBSERVATIONS, latency_mode
 from evaluator.scheduling.latency import LatencyModel, steps_to
 from evaluator.settings import DeviceSettings
 from protocol.batch import EvaluationBatch, PositionBatch
-from tests.evaluator.service.harness import EchoBackend
+from tests.evaluator.service.echo import EchoBackend
 
 QUICK = DeviceSettings(calibration_s=0.05)
 
@@ -131,12 +131,8 @@ def test_a_measured_curve_is_used_again(cache: Path) -> None:
     assert backend.sizes != []
 
 
-@pytest.mark.parametrize(
-    ("buckets", "next_size"), [((), 48), ((1, 32, 80, 256), 80)], ids=["any size", "padding"]
-)
-def test_unfinished_cached_curve_continues_with_the_next_size(
-    cache: Path, buckets: tuple[int, ...], next_size: int
-) -> None:
+@pytest.mark.parametrize(("buckets", "next_size"), [((), 48), ((1, 32, 80, 256), 80)], ids=["any", "padded"])
+def test_unfinished_cached_curve_continues(cache: Path, buckets: tuple[int, ...], next_size: int) -> None:
     backend = EchoBackend(max_batch=256)
     latency_model(backend, "hash", QUICK)
     (file,) = cache.iterdir()
@@ -232,9 +228,7 @@ def test_curve_of_a_busy_machine_is_kept_once_confirmed(cache: Path, monkeypatch
 
 
 @pytest.mark.parametrize(("busy", "own", "share"), [(1.0, 1.0, 0.0), (3.0, 1.0, 0.5), (0.9, 1.0, 0.0)])
-def test_the_share_of_other_programs(
-    monkeypatch: pytest.MonkeyPatch, busy: float, own: float, share: float
-) -> None:
+def test_share_of_other_work(monkeypatch: pytest.MonkeyPatch, busy: float, own: float, share: float) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     assert others_share((5.0, 10.0, 2.0), (6.0, 10.0 + busy, 2.0 + own)) == pytest.approx(share)
 

@@ -24,7 +24,8 @@ from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.errors import LoadFailed
 from protocol.wire import messages
 from tests.evaluator.service import process as processes
-from tests.evaluator.service.harness import EchoBackend, devices
+from tests.evaluator.service.echo import EchoBackend
+from tests.evaluator.service.harness import devices
 from tests.paths import CACHE, DATA, REPOSITORY
 
 NETWORKS = sorted((DATA / "lc0" / "nets").glob("*.pb.gz"))

@@ -20,16 +20,8 @@ from evaluator.scheduling.requests import Request
 from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.wire.messages import NetworkInfo
-from tests.evaluator.service.harness import (
-    EchoBackend,
-    Harness,
-    answers,
-    expected,
-    numbered_batch,
-    received,
-    running,
-    same,
-)
+from tests.evaluator.service.echo import EchoBackend, expected, numbered_batch, same
+from tests.evaluator.service.harness import Harness, answers, received, running, serving
 
 NOW = 1e9
 
@@ -118,8 +110,7 @@ def test_a_service_measures_to_the_end_while_nobody_asks(tmp_path: Path, side_by
             backend.max_in_flight, backend.side_by_side = 2, True
         return backend
 
-    with running(tmp_path, make=make) as harness:
-        client = harness.client()
+    with serving(tmp_path, make=make) as (harness, client):
         harness.backend.sizes.clear()
         forget(harness, {1: 1.0, 8: 1.001})
         told = measured_when(client, lambda told: bool(told["known"]))
@@ -169,8 +160,7 @@ def test_a_trial_that_fails_harms_neither_device_nor_requests(tmp_path: Path) ->
             raise BackendError("out of memory")
         return expected(batch)
 
-    with running(tmp_path, make=lambda name: EchoBackend(max_batch=64)) as harness:
-        client = harness.client()
+    with serving(tmp_path, make=lambda name: EchoBackend(max_batch=64)) as (harness, client):
         harness.backend.answer = small_only
         forget(harness, {1: 1.0, 8: 1.001})
         assert measured_when(client, lambda told: bool(told["known"]))["measured"] == 8
@@ -181,8 +171,7 @@ def test_a_trial_that_fails_harms_neither_device_nor_requests(tmp_path: Path) ->
 
 @pytest.mark.usefixtures("soon")
 def test_a_request_that_comes_during_a_trial_is_answered(tmp_path: Path) -> None:
-    with running(tmp_path, make=lambda name: EchoBackend(max_batch=64)) as harness:
-        client = harness.client()
+    with serving(tmp_path, make=lambda name: EchoBackend(max_batch=64)) as (harness, client):
         harness.backend.hold()
         forget(harness, {1: 1.0, 8: 1.001})
         harness.backend.wait_entered()

@@ -18,16 +18,8 @@ from evaluator.scheduling.latency import LatencyModel
 from protocol import EvaluatorClient
 from protocol.batch import EvaluationBatch
 from protocol.wire.messages import NetworkInfo
-from tests.evaluator.service.harness import (
-    WAIT_S,
-    EchoBackend,
-    answers,
-    expected,
-    numbered_batch,
-    received,
-    running,
-    same,
-)
+from tests.evaluator.service.echo import WAIT_S, EchoBackend, expected, numbered_batch, same
+from tests.evaluator.service.harness import answers, received, running, serving
 
 
 class GuessedBackend(EchoBackend):
@@ -68,8 +60,7 @@ def answer_to(client: EvaluatorClient) -> EvaluationBatch:
 def test_it_serves_at_once_until_it_is_measured(tmp_path: Path, guessed: GuessedBackend) -> None:
     guessed.enough.set()
     batch = numbered_batch(5)
-    with running(tmp_path, make=lambda name: guessed) as harness:
-        client = harness.client()
+    with serving(tmp_path, make=lambda name: guessed) as (_, client):
         assert same(client.evaluate(batch), expected(batch))
         assert guessed.began.wait(WAIT_S)
         tuning = client.status().metrics["tuning"]
@@ -99,8 +90,7 @@ def test_other_formats_wait_for_a_pause_of_play(
     monkeypatch.setattr("evaluator.devices.running.tuning.PLAYING_MS", 1e9)
     guessed.successor.precision = "fp8 from 64 positions: 1.4 times as fast"
     guessed.enough.set()
-    with running(tmp_path, make=lambda name: guessed) as harness:
-        client = harness.client()
+    with serving(tmp_path, make=lambda name: guessed) as (_, client):
         before = client.network.identity
         client.evaluate(numbered_batch(3), priority="play")
         guessed.go.set()
@@ -129,8 +119,7 @@ def test_batches_wait_while_it_is_measured(tmp_path: Path, guessed: GuessedBacke
 def test_a_batch_in_flight_ends_first(tmp_path: Path, guessed: GuessedBackend) -> None:
     guessed.enough.set()
     batch = numbered_batch(4)
-    with running(tmp_path, make=lambda name: guessed) as harness:
-        client = harness.client()
+    with serving(tmp_path, make=lambda name: guessed) as (_, client):
         guessed.hold()
         client.submit(batch, priority="analysis")
         guessed.wait_entered()

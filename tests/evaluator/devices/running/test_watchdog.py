@@ -4,6 +4,7 @@
 import os
 import queue
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,12 @@ from evaluator.devices.running.watchdog import LATE_MS, TICK_MS, Patience, Watch
 
 WAIT_S = 60.0
 
+Overdue = queue.SimpleQueue[str]
 
-def watched() -> tuple[threading.RLock, Watchdog[str], queue.SimpleQueue[str]]:
-    lock = threading.RLock()
-    overdue: queue.SimpleQueue[str] = queue.SimpleQueue()
-    return lock, Watchdog(lock, overdue.put), overdue
+
+def watched(*waits: Callable[[], ProcessorWaits]) -> tuple[threading.RLock, Watchdog[str], Overdue]:
+    lock, overdue = threading.RLock(), Overdue()
+    return lock, Watchdog(lock, overdue.put, *waits), overdue
 
 
 def test_batch_is_given_up_when_overdue() -> None:
@@ -49,8 +51,7 @@ def test_finished_batch_is_never_overdue() -> None:
 
 
 def test_a_fault_over_one_does_not_leave_the_others_unwatched() -> None:
-    lock = threading.RLock()
-    overdue: queue.SimpleQueue[str] = queue.SimpleQueue()
+    lock, overdue = threading.RLock(), Overdue()
 
     def tell(work: str) -> None:
         overdue.put(work)
@@ -102,10 +103,8 @@ class Waits(ProcessorWaits):
 
 
 def test_time_does_not_count_when_waiting_for_a_processor() -> None:
-    lock = threading.RLock()
-    overdue: queue.SimpleQueue[str] = queue.SimpleQueue()
     waits = Waits()
-    watchdog = Watchdog(lock, overdue.put, lambda: waits)
+    lock, watchdog, overdue = watched(lambda: waits)
     with lock:
         watchdog.watch("slow", now_ms() + 4 * TICK_MS)
     assert waits.seen.wait(WAIT_S)

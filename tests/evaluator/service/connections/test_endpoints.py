@@ -10,7 +10,7 @@ import zmq
 from evaluator.service.connections.endpoints import AddressError, bind, listening_socket, sweep
 from protocol import EvaluatorClient
 from protocol.errors import EvaluatorLost
-from tests.evaluator.service.harness import WAIT_S
+from tests.evaluator.service.echo import WAIT_S
 from tests.evaluator.service.process import (
     event,
     free_port,

@@ -2,8 +2,6 @@
 """Clients that do their worst to a service in a process of its own: its memory stays within what
 docs/how-to/service.md says, and others are answered meanwhile."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading
@@ -49,7 +47,7 @@ class Attacked:
     port: int
     process: psutil.Process
     base: int
-    asking: Asking
+    asking: "Asking"
 
     @property
     def growth(self) -> int:
@@ -76,7 +74,7 @@ class Asking:
         self._port, self._process = port, process
         self._thread = threading.Thread(target=self._ask)
 
-    def __enter__(self) -> Asking:
+    def __enter__(self) -> "Asking":
         self._thread.start()
         return self
 

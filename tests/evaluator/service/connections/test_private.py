@@ -17,17 +17,8 @@ from protocol import EvaluatorClient
 from protocol.connections.unix import UnixConnection
 from protocol.errors import EvaluatorLost
 from protocol.wire.codec import decode_reply, encode_evaluate
-from tests.evaluator.service.harness import (
-    WAIT_S,
-    EchoBackend,
-    Harness,
-    answers,
-    expected,
-    numbered_batch,
-    received,
-    running,
-    same,
-)
+from tests.evaluator.service.echo import WAIT_S, EchoBackend, expected, numbered_batch, same
+from tests.evaluator.service.harness import Harness, answers, received, running, serving
 
 pytestmark = pytest.mark.skipif(not hub_sockets.AVAILABLE, reason="such a service is like any other here")
 
@@ -41,8 +32,7 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
 
 def test_no_thread_stands_between(tmp_path: Path) -> None:
     before = set(Path("/proc/self/task").iterdir())
-    with running(tmp_path, private=True) as harness:
-        client = harness.client()
+    with serving(tmp_path, private=True) as (_, client):
         assert isinstance(client._connection, UnixConnection)
         assert answers(client, 40)
         since = set(Path("/proc/self/task").iterdir()) - before
@@ -92,8 +82,7 @@ def test_socket_with_received_answers_is_not_given_away(harness: Harness) -> Non
 
 
 def test_requests_larger_than_a_socket_takes_are_answered(tmp_path: Path) -> None:
-    with running(tmp_path, private=True, make=lambda name: EchoBackend(64)) as harness:
-        client = harness.client()
+    with serving(tmp_path, private=True, make=lambda name: EchoBackend(64)) as (_, client):
         batches = {client.submit(batch): batch for batch in (numbered_batch(1024, seed=i) for i in range(8))}
         while batches:
             completed = received(client)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Strangers that fill a service with silent connections, and clients that connect all the same."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import selectors
@@ -116,7 +114,7 @@ class Strangers:
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
-    def __enter__(self) -> Strangers:
+    def __enter__(self) -> "Strangers":
         self._thread.start()
         assert self.filled.wait(WAIT_S)
         return self

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The page: its files, the document that it shows, and who is answered."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re
@@ -32,15 +30,8 @@ from evaluator.service.networks import NetworkToLoad
 from evaluator.service.service import EvaluatorService
 from protocol.batch import EvaluationBatch, PositionBatch
 from protocol.wire.messages import PRIORITIES
-from tests.evaluator.service.harness import (
-    WAIT_S,
-    EchoBackend,
-    Harness,
-    devices,
-    expected,
-    numbered_batch,
-    running,
-)
+from tests.evaluator.service.echo import WAIT_S, EchoBackend, expected, numbered_batch
+from tests.evaluator.service.harness import Harness, devices, running
 from tests.evaluator.service.test_failures import failing
 
 pytestmark = pytest.mark.integration
@@ -65,7 +56,7 @@ def shown(
         yield harness, port
 
 
-def get(port: int, path: str, method: str = "GET", **headers: str) -> tuple[int, Message[str, str], bytes]:
+def get(port: int, path: str, method: str = "GET", **headers: str) -> tuple[int, "Message[str, str]", bytes]:
     """Status, headers and body of an answer."""
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method, headers=headers)
     try:

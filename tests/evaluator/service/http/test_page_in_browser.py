@@ -19,7 +19,8 @@ from evaluator.service.http.routes import serve_health
 from evaluator.service.networks import NetworkToLoad
 from evaluator.service.service import EvaluatorService
 from tests.browser import Page, browsing, needs_browser
-from tests.evaluator.service.harness import EchoBackend, Harness, devices, numbered_batch, running
+from tests.evaluator.service.echo import EchoBackend, numbered_batch
+from tests.evaluator.service.harness import Harness, devices, running
 from tests.evaluator.service.http.test_page import shown
 from tests.evaluator.service.process import needs_ipc
 from tests.evaluator.service.test_failures import failing
@@ -109,9 +110,7 @@ def test_power_and_temperature_are_read_on_any_screen(page: Page, tmp_path: Path
         assert page.value("document.documentElement.scrollWidth") <= 1600
 
 
-def test_clients_that_are_not_listed_are_counted(
-    page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unlisted_clients_are_counted(page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evaluator.service.http.overview.MOST_CLIENTS", 2)
     with shown(tmp_path) as (harness, port):
         for _ in range(3):
@@ -258,9 +257,7 @@ def test_a_tab_that_nobody_sees_asks_for_nothing(page: Page, tmp_path: Path) -> 
         page.wait(lambda: page.value("timers.length") == 1)
         assert page.value(ring) == 2
         page.wait(lambda: page.value("timers.length") == 1)
-        page.value(
-            "Object.defineProperty(document, 'visibilityState', {value: 'hidden', configurable: true})"
-        )
+        page.value("Object.defineProperty(document, 'visibilityState', {value: 'hidden', configurable: 1})")
         assert page.value(ring) == 2
         assert page.value("timers.length") == 0, "and nothing that would ask later"
         page.value("delete document.visibilityState")

@@ -13,7 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from evaluator.devices.metrics import Metrics, State
 from evaluator.service.http.prometheus import registry
 from evaluator.service.http.routes import serve_health
-from tests.evaluator.service.harness import WAIT_S, numbered_batch, running
+from tests.evaluator.service.echo import WAIT_S, numbered_batch
+from tests.evaluator.service.harness import running, serving
 from tests.evaluator.states import STATE
 
 BATCHES = (("device", "0:gpu"), ("network", "t82"))
@@ -70,8 +71,7 @@ def test_devices_that_fail_are_named() -> None:
 
 
 def test_a_request_a_position_and_a_batch_are_counted_once(tmp_path: Path) -> None:
-    with running(tmp_path) as harness:
-        client = harness.client()
+    with serving(tmp_path) as (harness, client):
         for count in (3, 5):
             client.evaluate(numbered_batch(count))
         found = samples(exposed(harness.service.record.metrics, harness.service.record.state()))
