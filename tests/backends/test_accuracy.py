@@ -12,57 +12,14 @@ from evaluator.backends.common.probe import probe_batch
 from evaluator.backends.reference.backend import ReferenceBackend
 from evaluator.network import load_network
 from evaluator.network.random_network import NetworkShape, random_network
-from evaluator.network.schema import PolicyFormat
-from evaluator.network.spec import Activation, AttentionBody
+from evaluator.network.spec import AttentionBody
 from protocol.batch import EvaluationBatch, PositionBatch
 from tests.backends.batches import evaluate_in_parts, varied_batch
 from tests.backends.subjects import Subject
 from tests.evaluator.golden import all_moves, golden_cases, load_golden
+from tests.shapes import KINDS
 
 pytestmark = pytest.mark.integration
-
-SHAPES = {
-    "classical policy": NetworkShape(16, blocks=2, se=8, policy=PolicyFormat.CLASSICAL, value_channels=4),
-    "no squeeze and excitation": NetworkShape(
-        16, blocks=2, policy=PolicyFormat.CONVOLUTION, value_channels=4
-    ),
-    "mish tower": NetworkShape(
-        16, blocks=2, se=4, policy=PolicyFormat.CONVOLUTION, wdl=False, moves_left=False
-    ),
-    "tower with attention policy": NetworkShape(
-        32, blocks=1, se=4, policy_embedding=24, policy_width=16, policy_layers=2, ffn=40
-    ),
-    "tower under an attention body": NetworkShape(32, blocks=2, layers=2, se=4, ffn=40, policy_width=24),
-    "policy encoders on an attention body": NetworkShape(
-        32, layers=2, ffn=40, policy_embedding=48, policy_layers=1
-    ),
-    "attention wider than the embedding": NetworkShape(32, layers=2, model=64, heads=8, ffn=40),
-    "dense embedding": NetworkShape(32, layers=2, ffn=40, dense_embedding=8, smolgen=(4, 16, 8)),
-    "dense embedding without gates": NetworkShape(32, layers=2, ffn=40, dense_embedding=4, gating=False),
-    "widths that fill no chunk of 8": NetworkShape(
-        36,
-        layers=1,
-        heads=3,
-        model=30,
-        ffn=42,
-        smolgen=(3, 10, 5),
-        smolgen_activation=Activation.SIGMOID,
-        dense_embedding=5,
-        policy_width=20,
-        value_channels=3,
-        value_hidden=18,
-    ),
-    "one head of depth 144": NetworkShape(32, layers=1, heads=1, model=144, ffn=40),
-    "relu everywhere": NetworkShape(
-        32, layers=2, ffn=40, activation=Activation.RELU, ffn_activation=Activation.RELU, wdl=False
-    ),
-    **{
-        f"ffn and smolgen {activation.value}": NetworkShape(
-            32, layers=1, ffn=40, smolgen=(4, 16, 8), ffn_activation=activation, smolgen_activation=activation
-        )
-        for activation in Activation
-    },
-}
 
 
 def compare(subject: Subject, backend: Backend, batch: PositionBatch, expected: EvaluationBatch) -> Agreement:
@@ -93,9 +50,9 @@ def test_computes_what_lc0_computes(
     record_property("same best move or one as good", f"{found.as_good_a_move:.2%}")
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", KINDS)
 def test_agrees_with_the_float64_reference_on_every_kind_of_layer(quick_subject: Subject, name: str) -> None:
-    network = random_network(SHAPES[name], seed=1)
+    network = random_network(KINDS[name], seed=1)
     batch = all_moves(probe_batch(4, seed=2).positions)
     expected = ReferenceBackend(network, dtype="float64").evaluate(batch)
     assert expected.logits.std() > 0.05  # the test can see something

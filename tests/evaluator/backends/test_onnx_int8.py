@@ -204,9 +204,7 @@ def from_a_file(tmp_path: Path) -> NetworkSpec:
     return load_network(tmp_path / "net.pb.gz")
 
 
-def test_roundings_are_measured_once(
-    cache: Path, from_a_file: NetworkSpec, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_roundings_are_kept(cache: Path, from_a_file: NetworkSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     batch = sample_batch(from_a_file.input_format).slice(0, 4)
     with OnnxBackend(from_a_file, threads=1, int8=True) as backend:
         first, error = backend.evaluate(batch), backend.quantisation_error

@@ -14,22 +14,13 @@ from evaluator.network import NetworkSpec, load_network
 from evaluator.network.random_network import NetworkShape, random_network
 from evaluator.network.spec import AttentionBody
 from evaluator.network.writer import write_network
+from tests.shapes import EVERY_PRODUCT
 from tests.training.run.runs import run_training
 from training.errors import TrainingError
 from training.export import probe_planes
 from training.model.enlarge import enlarged
 
-SHAPE = NetworkShape(
-    32,
-    layers=3,
-    heads=2,
-    ffn=48,
-    smolgen=(4, 16, 8),
-    dense_embedding=4,
-    policy_width=32,
-    value_channels=8,
-    multihead=True,
-)
+SHAPE = replace(EVERY_PRODUCT, layers=3)
 
 
 def off(one: NetworkSpec, other: NetworkSpec) -> tuple[float, float]:

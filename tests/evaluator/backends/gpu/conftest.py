@@ -10,11 +10,12 @@ import platformdirs
 import pytest
 
 from evaluator.backends.gpu.driver import discovery, shipped
+from evaluator.backends.gpu.driver.device import Gpu
 from evaluator.backends.gpu.driver.discovery import discover, open_device
 from evaluator.backends.gpu.driver.target import nvidia_target
 from evaluator.network.random_network import random_network
 from tests.evaluator.backends.gpu.blas.libraries import require
-from tests.evaluator.backends.gpu.fibers import SHAPE
+from tests.evaluator.backends.gpu.fibers import SHAPE, open_amd
 from tests.hip_runtime import blas_standin, standin
 from tests.hip_runtime.blas_standin import Control
 from tests.hip_runtime.command import AMD_NODES
@@ -81,6 +82,12 @@ def runtime(rocm: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[standin.Run
 
 
 @pytest.fixture
+def device(runtime: standin.Runtime) -> Gpu:
+    """That of the runtime."""
+    return open_amd()
+
+
+@pytest.fixture
 def machine(
     runtime: standin.Runtime, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[standin.Runtime]:
@@ -98,9 +105,7 @@ def hopper_device() -> Iterator[Any]:
     found = discover()
     devices = [info for info in found.devices if info.target == nvidia_target(9, 0)]
     if not devices:
-        pytest.skip(
-            f"needs a GPU of compute capability 9.0; {found.problems.get('nvidia', 'there is another')}"
-        )
+        pytest.skip(f"needs compute capability 9.0; {found.problems.get('nvidia', 'there is another')}")
     device = open_device(devices[0])
     yield device
     device.close()

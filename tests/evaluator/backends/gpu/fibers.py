@@ -5,6 +5,7 @@ what runs on an AMD GPU."""
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -51,9 +52,7 @@ class ModelTuner:
 
     def measurements(self, product: Product) -> list[Measured]:
         after = PASS_US if product.followed else 0.0
-        return [
-            replace(each, microseconds=each.microseconds + after) for each in estimates(product, *self._of)
-        ]
+        return [replace(one, microseconds=one.microseconds + after) for one in estimates(product, *self._of)]
 
     def save(self) -> None:
         pass
@@ -75,21 +74,11 @@ def open_amd(index: int = 0) -> Gpu:
 
 
 def open_on_fibers(
-    runtime: Runtime,
-    network: NetworkSpec,
-    cache: Path,
-    *,
-    devices: str = "gfx1100",
-    precision: Precision = Precision.FP32,
-    weights: WeightFormat | None = None,
-    buckets: tuple[int, ...] = (4,),
-    deterministic: bool = False,
+    runtime: Runtime, network: NetworkSpec, cache: Path, *, devices: str = "gfx1100", **options: Any
 ) -> GpuBackend:
     """On the first of `devices`, which the runtime is from here on. cache: of compiled kernels."""
     runtime.reset(devices)
-    return open_again(
-        network, cache, precision=precision, weights=weights, buckets=buckets, deterministic=deterministic
-    )
+    return open_again(network, cache, **options)
 
 
 def open_again(

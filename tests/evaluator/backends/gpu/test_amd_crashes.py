@@ -100,9 +100,7 @@ def test_without_a_cache_folder_a_crash_is_remembered_for_the_engine(
     assert not [*tmp_path.glob("wavefront-crashes-*")]
 
 
-def test_crashed_gpu_is_refused_and_retried_on_request(
-    environment: dict[str, str], network_file: Path
-) -> None:
+def test_crashed_gpu_is_refused_and_retried_if_asked(environment: dict[str, str], network_file: Path) -> None:
     environment["STANDIN_ABORT"] = "hipModuleLoadData"
     play(environment, network_file)
     del environment["STANDIN_ABORT"]
@@ -129,19 +127,9 @@ def test_a_library_that_aborts_is_omitted_and_the_gpu_is_used(
     environment: dict[str, str], network_file: Path, tmp_path: Path
 ) -> None:
     environment["STANDIN_ABORT"] = "hipblasGemmEx"
+    flags = ("--backend", "gpu:precision=fp32,buckets=1,tuning=off", "--batch", "1", "--time-limit", "0.2")
     for _ in range(2):
-        done = evaluator(
-            environment,
-            "bench",
-            "--network",
-            str(network_file),
-            "--backend",
-            "gpu:precision=fp32,buckets=1,tuning=off",
-            "--batch",
-            "1",
-            "--time-limit",
-            "0.2",
-        )
+        done = evaluator(environment, "bench", "--network", str(network_file), *flags)
         assert done.returncode == 0, done.stderr
         assert "Discrete" in done.stdout + done.stderr
     assert "hipBLAS" in (tmp_path / "cache" / "wavefront" / "crashes" / "libraries.json").read_text()
@@ -161,9 +149,7 @@ def test_report_says_how_measuring_ended(environment: dict[str, str], tmp_path: 
 
 def test_verify_and_tune_tell_how_their_process_ended(environment: dict[str, str]) -> None:
     environment["STANDIN_ABORT"] = "hipModuleLoadData"
-    done = evaluator(
-        environment, "verify", "--network", "random:tiny-attention", "--backend", "gpu:buckets=1"
-    )
+    done = evaluator(environment, "verify", "--network", "random:tiny-attention", "--backend=gpu:buckets=1")
     assert done.returncode == 1
     assert "ended by SIGABRT" in done.stderr
     assert "Memory access fault" in done.stderr

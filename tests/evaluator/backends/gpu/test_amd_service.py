@@ -78,15 +78,7 @@ def test_devices_lists_what_each_can_do(environment: dict[str, str]) -> None:
     environment["STANDIN_DEVICES"] = "gfx1151,name=Halo,integrated=1,memory_mb=65536;gfx1399,name=New;gfx942"
     done = command(environment, "devices")
     assert done.returncode == 0, done.stderr
-    for text in (
-        "Halo",
-        "65536 MB, shared with the CPU, 0 MB in use",
-        "WMMA (gfx11)",
-        "unknown: generic",
-        "MFMA",
-        "in use",
-        "HIP 7.15",
-    ):
+    for text in ("Halo", "shared with the CPU, 0 MB in use", "WMMA (gfx11)", "unknown: generic", "HIP 7.15"):
         assert text in done.stdout, done.stdout
     environment["ROCR_VISIBLE_DEVICES"] = "0,1,2"
     assert "ROCR_VISIBLE_DEVICES=0,1,2 selects and numbers the GPUs" in command(environment, "devices").stdout
@@ -98,9 +90,7 @@ def test_devices_lists_what_each_can_do(environment: dict[str, str]) -> None:
     assert not facts[1]["known_target"]
 
 
-def test_devices_says_which_library_is_missing_and_where_it_looked(
-    environment: dict[str, str], rocm: Path, tmp_path: Path
-) -> None:
+def test_devices_names_a_missing_library(environment: dict[str, str], rocm: Path, tmp_path: Path) -> None:
     (tmp_path / "lib").mkdir()
     environment |= {"ROCM_PATH": str(tmp_path), "LD_LIBRARY_PATH": ""}
     done = command(environment, "devices")

@@ -82,11 +82,6 @@ def test_the_page_holds_the_reports_of_the_folder() -> None:
     assert (index.read_text("utf-8"), []) == (text, skipped)
 
 
-def test_a_folder_without_reports_says_so(folder: Path) -> None:
-    assert table(folder) == []
-    assert (folder / "index.md").read_text().endswith(reports.NO_REPORT)
-
-
 def test_measured_speeds_are_in_the_table(folder: Path, report: dict[str, Any]) -> None:
     (folder / "xtx.json").write_text(json.dumps(report))
     (line,) = table(folder)

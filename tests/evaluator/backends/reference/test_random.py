@@ -59,10 +59,3 @@ def test_known_values() -> None:
     assert result.logits.view(np.uint32).tolist() == KNOWN_LOGITS
     assert result.wdl.view(np.uint32).tolist() == [KNOWN_WDL]
     assert result.moves_left.view(np.uint32).tolist() == KNOWN_MOVES_LEFT
-
-
-def test_inputs_are_left_alone() -> None:
-    batch = probe_batch(4)
-    before = batch.positions.tobytes(), batch.moves.tobytes()
-    open_backend("random", None).evaluate(batch)
-    assert (batch.positions.tobytes(), batch.moves.tobytes()) == before

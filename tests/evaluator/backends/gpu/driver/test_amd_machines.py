@@ -2,11 +2,9 @@
 """Machines with AMD GPUs: mixed, integrated, unknown, with the wrong version, and with something missing."""
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from evaluator.backends import BackendError, open_backend
@@ -19,8 +17,7 @@ from evaluator.backends.gpu.driver.sensors import read_sensors
 from evaluator.backends.gpu.driver.target import Precision
 from evaluator.backends.gpu.run.buckets import BUCKETS, INTEGRATED_MAX_BATCH, usual_buckets
 from evaluator.backends.gpu.tuning.cache import path_of
-from evaluator.backends.reference.backend import ReferenceBackend
-from tests.evaluator.backends.gpu.fibers import COPIED, open_again, open_on_fibers
+from tests.evaluator.backends.gpu.fibers import COPIED, evaluates, open_again, open_on_fibers
 from tests.hip_runtime.standin import Runtime
 from tests.paths import CACHE
 
@@ -31,13 +28,8 @@ def test_two_kinds_of_gpus_share_one_cache(runtime: Runtime, network: Any, tmp_p
     runtime.reset("gfx1100;gfx942:sramecc+:xnack-")
     backends = [open_again(network, tmp_path, device=index) for index in range(2)]
     compiled = len(list(tmp_path.iterdir()))
-    expected = [ReferenceBackend(network).evaluate(probe_batch(3, seed=seed)).logits for seed in range(8)]
-    with ThreadPoolExecutor(4) as threads:
-        results = threads.map(
-            lambda seed: backends[seed % 2].evaluate(probe_batch(3, seed=seed)).logits, range(8)
-        )
-        assert all(np.allclose(a, b, atol=1e-4) for a, b in zip(results, expected, strict=True))
     for backend in backends:
+        assert evaluates(backend, 3, seed=1)
         backend.close()
     assert runtime.report().alive == {}
     for index in range(2):
@@ -48,9 +40,7 @@ def test_two_kinds_of_gpus_share_one_cache(runtime: Runtime, network: Any, tmp_p
 def test_integrated_gpu_works_in_the_cpus_memory(runtime: Runtime, network: Any, kernel_cache: Path) -> None:
     devices = "gfx1151,integrated=1,memory_mb=256"
     with open_on_fibers(runtime, network, kernel_cache, devices=devices, buckets=(4, COPIED)) as backend:
-        for count in (3, COPIED):
-            expected = ReferenceBackend(network).evaluate(probe_batch(count))
-            assert np.allclose(backend.evaluate(probe_batch(count)).logits, expected.logits, atol=1e-4)
+        assert evaluates(backend, 3, seed=1) and evaluates(backend, COPIED, seed=1)
         report = runtime.report()
         # Neither weights nor batches are copied, and nobody waits for the whole device.
         assert not {"hipMemcpy", "hipMemcpyAsync", "hipDeviceSynchronize"} & set(report.calls)

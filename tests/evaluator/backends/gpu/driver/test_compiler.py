@@ -8,17 +8,10 @@ import pytest
 from evaluator.backends.gpu.driver.compiler import Compiler, KernelKey, source
 from evaluator.backends.gpu.driver.device import CompilationError, Gpu
 from evaluator.backends.gpu.driver.target import Precision
-from tests.evaluator.backends.gpu.fibers import open_amd
-from tests.hip_runtime.standin import Runtime
 
 KEY = KernelKey("policy", Precision.FP32, (("ATTENTION_POLICY", 0), ("ENTRIES", 8)))
 
 OTHER = KernelKey("policy", Precision.FP32, (("ATTENTION_POLICY", 0), ("ENTRIES", 16)))
-
-
-@pytest.fixture
-def device(runtime: Runtime) -> Gpu:
-    return open_amd()
 
 
 def test_includes_are_pasted_in_once() -> None:
@@ -35,18 +28,6 @@ def test_a_kernel_is_compiled_once_and_then_read(device: Gpu, tmp_path: Path) ->
     again = Compiler(device, cache_folder=tmp_path)
     again.load([(KEY, 0)])
     assert again.compiled == 0
-
-
-@pytest.mark.integration
-def test_unlike_gpus_share_the_cache_and_each_loads_its_own(runtime: Runtime, tmp_path: Path) -> None:
-    """The stand-in refuses to load code of another target, as the runtime does."""
-    runtime.reset("gfx1100;gfx942")
-    for compiled in (1, 0):
-        for index in (0, 1):
-            compiler = Compiler(open_amd(index), cache_folder=tmp_path)
-            assert len(compiler.load([(KEY, 0)])) == 1
-            assert compiler.compiled == compiled
-    assert len(list(tmp_path.iterdir())) == 2
 
 
 @pytest.mark.integration

@@ -46,11 +46,7 @@ def test_several_devices_are_named_at_once(wanted: str, found: list[int]) -> Non
 
 @pytest.mark.parametrize(
     ("wanted", "message"),
-    [
-        ("0+3", "there is no device '3'"),
-        ("intel:all", "no device 'intel:all'"),
-        ("0+amd:0", "a device twice"),
-    ],
+    [("0+3", "there is no device '3'"), ("intel:all", "no device 'intel:all'"), ("0+amd:0", "twice")],
 )
 def test_several_devices_must_exist_and_differ(wanted: str, message: str) -> None:
     with pytest.raises(DeviceError, match=message):

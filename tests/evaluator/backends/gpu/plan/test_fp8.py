@@ -38,15 +38,8 @@ def encoders(network: NetworkSpec) -> tuple[EncoderLayer, ...]:
 
 
 def products(layer: EncoderLayer) -> dict[str, Dense]:
-    attention, ffn = layer.attention, layer.ffn
-    return {
-        "q": attention.q,
-        "k": attention.k,
-        "v": attention.v,
-        "output": attention.output,
-        "dense1": ffn.dense1,
-        "dense2": ffn.dense2,
-    }
+    parts: dict[str, Dense] = {name: getattr(layer.attention, name) for name in ("q", "k", "v", "output")}
+    return parts | {name: getattr(layer.ffn, name) for name in ("dense1", "dense2")}
 
 
 def test_the_products_of_encoders_and_nothing_else_are_rounded() -> None:
@@ -81,9 +74,7 @@ def test_layers_without_whole_chunks_of_inputs_are_left_alone() -> None:
 
 
 @pytest.mark.parametrize("activation", [Activation.MISH, Activation.RELU_SQUARED])
-def test_scales_hold_what_comes_and_leave_its_digits(
-    activation: Activation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scales_hold_what_comes_and_digits(activation: Activation, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing saturates, and what counts lies above e4m3's subnormal numbers."""
     network = rounded_network(random_network(replace(SHAPE, ffn_activation=activation), seed=1))
     seen: list[Array] = []

@@ -100,10 +100,7 @@ CODES = network_of_codes(NETWORK, WeightFormat.INT8)
         pytest.param(replace(PLAN, precision=Precision.FP32), id="none for fp32"),
         pytest.param(replace(PLAN, choose=always(WIDER_THAN_ROWS)), id="rows are no whole tiles"),
         pytest.param(replace(PLAN, network=CODES, packed=WeightFormat.INT8), id="weights are codes"),
-        pytest.param(
-            replace(PLAN, target=amd_target("gfx1200"), rounded=rounded_network(NETWORK)),
-            id="rows are rounded",
-        ),
+        pytest.param(replace(PLAN, target=amd_target("gfx1200"), rounded=rounded_network(NETWORK)), id="fp8"),
     ],
 )
 def test_norms_are_not_left_for_unsuitable_plans(plan: Plan) -> None:

@@ -61,6 +61,13 @@ def open_backend(
     return GpuBackend(OpenNetwork(network, device, wanted, compiler=compiler, tuner=tuner))
 
 
+def plan_for(
+    network: NetworkSpec, target: Target, blocks: int = 132, form: PersistentForm | None = None
+) -> Plan:
+    chooser = model_chooser(target, Precision.FP16, blocks)
+    return Plan(network, target, Precision.FP16, chooser, blocks=blocks, form=form)
+
+
 def is_persistent(program: Program) -> bool:
     return any(isinstance(step, Launch) and step.cooperative for step in program.steps)
 
@@ -151,10 +158,8 @@ def test_persistent_programs_exist_for_suitable_networks(
     ],
 )
 def test_pairs_are_clusters_of_two(target: Target, blocks: int, expected: int | None) -> None:
-    chooser = model_chooser(target, Precision.FP16, blocks)
-    form = PersistentForm(pairs=True)
     network = random_network(replace(SHAPES["t80"], layers=1))
-    programs = Plan(network, target, Precision.FP16, chooser, blocks=blocks, form=form).persistent_programs(1)
+    programs = plan_for(network, target, blocks, PersistentForm(pairs=True)).persistent_programs(1)
     assert bool(programs) == (expected is not None)
     for program in programs:
         launch = next(step for step in program.steps if isinstance(step, Launch) and step.cooperative)
@@ -170,9 +175,7 @@ def test_a_hopper_measures_two_forms() -> None:
         (nvidia_target(9, 0), 64, 1, 1),
         (nvidia_target(8, 0), 108, 1, 1),
     ):
-        chooser = model_chooser(target, Precision.FP16, blocks)
-        plan = Plan(network, target, Precision.FP16, chooser, blocks=blocks)
-        programs = plan.persistent_programs(positions)
+        programs = plan_for(network, target, blocks).persistent_programs(positions)
         assert len(programs) == forms
         tables = [
             argument.name
@@ -189,8 +192,7 @@ def test_a_hopper_measures_two_forms() -> None:
 def test_fewer_positions_have_one_launch_when_the_network_is_wide(channels: int, most: int) -> None:
     target = nvidia_target(9, 0)
     network = random_network(replace(WITHOUT_SMOLGEN, width=channels, heads=channels // 32, layers=1))
-    chooser = model_chooser(target, Precision.FP16, 132)
-    plan = Plan(network, target, Precision.FP16, chooser, blocks=132)
+    plan = plan_for(network, target)
     assert [size for size in range(1, 12) if plan.persistent_programs(size)] == [*range(1, most + 1)]
 
 
@@ -200,8 +202,7 @@ def test_every_form_fits_into_the_registers_of_a_hopper(form: PersistentForm) ->
     if problem := unavailable(target):
         pytest.skip(problem)
     network = random_network(replace(SHAPES["bt4"], layers=1))
-    chooser = model_chooser(target, Precision.FP16, 132)
-    (program,) = Plan(network, target, Precision.FP16, chooser, blocks=132, form=form).persistent_programs(1)
+    (program,) = plan_for(network, target, form=form).persistent_programs(1)
     launch = next(step for step in program.steps if isinstance(step, Launch) and step.cooperative)
     assert spilled(Kernel(launch.kernel, launch.shared_bytes, launch.threads), target) == 0
 
@@ -214,6 +215,5 @@ def test_an_embedding_that_ends_unlike_the_encoders_has_none() -> None:
     other = replace(network.body, tail=replace(tail, ffn=replace(tail.ffn, dense1=dense1)))
     target = nvidia_target(9, 0)
     for body, expected in ((network.body, True), (other, False)):
-        chooser = model_chooser(target, Precision.FP16, 132)
-        plan = Plan(replace(network, body=body), target, Precision.FP16, chooser, blocks=132)
+        plan = plan_for(replace(network, body=body), target)
         assert bool(plan.persistent_programs(1)) == expected

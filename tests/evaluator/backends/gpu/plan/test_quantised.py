@@ -119,15 +119,8 @@ def test_the_kernels_compute_what_the_rounded_network_computes(
     batch = probe_batch(3, seed=2)
     expected = ReferenceBackend(rounded_network(network, form), dtype="float64").evaluate(batch)
     exact = ReferenceBackend(network, dtype="float64").evaluate(batch)
-    with open_on_fibers(
-        runtime,
-        network,
-        kernel_cache,
-        devices=devices,
-        precision=Precision.FP16,
-        weights=form,
-        buckets=buckets,
-    ) as backend:
+    options: dict[str, Any] = {"precision": Precision.FP16, "weights": form, "buckets": buckets}
+    with open_on_fibers(runtime, network, kernel_cache, devices=devices, **options) as backend:
         result = backend.evaluate(batch)
         assert form.value in backend.device
     off = np.abs(result.logits - expected.logits).max()
@@ -152,14 +145,10 @@ def test_the_products_of_encoders_and_nothing_else_read_codes(form: WeightFormat
 
 def test_position_has_the_same_bits_when_deterministic(runtime: Runtime, kernel_cache: Path) -> None:
     batch = probe_batch(4)
+    options: dict[str, Any] = {"precision": Precision.FP16, "weights": WeightFormat.INT4}
+    network = random_network(SHAPE)
     with open_on_fibers(
-        runtime,
-        random_network(SHAPE),
-        kernel_cache,
-        precision=Precision.FP16,
-        deterministic=True,
-        buckets=(1, 4),
-        weights=WeightFormat.INT4,
+        runtime, network, kernel_cache, deterministic=True, buckets=(1, 4), **options
     ) as backend:
         together = backend.evaluate(batch)
         one = PositionBatch(batch.positions[3:], np.array([0, 35], np.uint32), batch.moves[105:])

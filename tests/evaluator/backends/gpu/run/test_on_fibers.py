@@ -12,14 +12,13 @@ from evaluator.backends.common.probe import probe_batch
 from evaluator.backends.gpu.driver.target import Precision
 from evaluator.backends.reference.backend import ReferenceBackend
 from evaluator.network import load_network
-from evaluator.network.random_network import SHAPES, NetworkShape, random_network
-from evaluator.network.schema import PolicyFormat
-from evaluator.network.spec import Activation
+from evaluator.network.random_network import SHAPES, random_network
 from protocol.batch import EvaluationBatch
 from tests.evaluator.backends.gpu.fibers import open_on_fibers
 from tests.evaluator.golden import all_moves, load_golden
 from tests.hip_runtime.standin import Runtime
 from tests.paths import DATA
+from tests.shapes import KINDS
 
 pytestmark = pytest.mark.kernels
 
@@ -30,40 +29,22 @@ LIMITS = {
 }
 """Largest errors of logits, probabilities and moves left."""
 
-NETWORKS = {
-    "tiny-attention": SHAPES["tiny-attention"],
-    "tiny-resnet": SHAPES["tiny-resnet"],
-    "dense embedding": NetworkShape(32, layers=1, ffn=40, dense_embedding=8, smolgen=(4, 16, 8)),
-    "classical policy, no squeeze and excitation": NetworkShape(
-        16, blocks=1, policy=PolicyFormat.CLASSICAL, value_channels=4, wdl=False, moves_left=False
-    ),
-    "tower under policy encoders": NetworkShape(
-        24, blocks=1, se=4, policy_embedding=40, policy_width=20, policy_layers=1, ffn=40
-    ),
-    "widths that fill no chunk": NetworkShape(
-        36, layers=1, heads=3, model=30, ffn=42, policy_width=20, value_channels=3, value_hidden=18
-    ),
-    # sigmoid(0) is not 0: what pads a head must not count in the norm.
-    "smolgen that fills no chunk": NetworkShape(
-        24,
-        layers=1,
-        heads=3,
-        ffn=40,
-        smolgen=(3, 10, 5),
-        dense_embedding=5,
-        smolgen_activation=Activation.SIGMOID,
-    ),
-    "heads deeper than fit at once": NetworkShape(32, layers=1, heads=1, model=144, ffn=40),
-}
+NETWORKS = {name: SHAPES[name] for name in ("tiny-attention", "tiny-resnet")} | KINDS
+EACH_KIND = (
+    *("dense embedding", "classical policy", "no squeeze and excitation", "tower with attention policy"),
+    *("widths that fill no chunk of 8", "one head of depth 144"),
+)
+ACTIVATIONS = [name for name in KINDS if name.startswith("ffn and smolgen ")]
 COMBINATIONS = [
-    *((name, Precision.FP32, "gfx1100") for name in NETWORKS),
+    *((name, Precision.FP32, "gfx1100") for name in EACH_KIND),
+    *(pytest.param(name, Precision.FP32, "gfx1100", marks=pytest.mark.slow) for name in ACTIVATIONS),
     ("tiny-attention", Precision.FP16, "gfx942"),
-    ("smolgen that fills no chunk", Precision.FP16, "gfx1201"),
+    ("widths that fill no chunk of 8", Precision.FP16, "gfx1201"),
     ("tiny-resnet", Precision.FP16, "gfx1201"),
     ("tiny-attention", Precision.BF16, "gfx906"),
 ]
 """Waves are 64 lanes wide on gfx942 and gfx906. The tiles are those of the target; fibers multiply them
-without matrix units."""
+without matrix units. Networks of the first two names are also in tests/backends."""
 
 GOLDEN = [f"data/{path.name.removesuffix('.pb.gz')}" for path in sorted((DATA / "lc0" / "nets").glob("*.gz"))]
 SHARED_GOLDEN = [
@@ -110,31 +91,7 @@ def test_computes_what_lc0_computes(case: str, target: str, runtime: Runtime, ke
     assert np.abs(result.moves_left - golden.m[few]).max() <= 2e-3
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("activation", Activation)
-def test_every_activation(activation: Activation, runtime: Runtime, kernel_cache: Path) -> None:
-    shape = NetworkShape(
-        32,
-        layers=1,
-        ffn=40,
-        smolgen=(4, 16, 8),
-        activation=activation,
-        ffn_activation=activation,
-        smolgen_activation=activation,
-    )
-    network = random_network(shape, seed=4)
-    batch = probe_batch(2)
-    with open_on_fibers(runtime, network, kernel_cache) as backend:
-        assert_close(
-            backend.evaluate(batch),
-            ReferenceBackend(network, dtype="float64").evaluate(batch),
-            Precision.FP32,
-        )
-
-
-def test_too_little_memory_means_smaller_batches_then_a_clear_error(
-    runtime: Runtime, kernel_cache: Path
-) -> None:
+def test_little_memory_means_smaller_batches_then_a_clear_error(runtime: Runtime, kernel_cache: Path) -> None:
     network = random_network("tiny-attention")
     with open_on_fibers(
         runtime, network, kernel_cache, buckets=(1, 4, 64), devices="gfx1100,memory_mb=8"

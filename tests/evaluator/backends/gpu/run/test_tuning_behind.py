@@ -7,13 +7,11 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from evaluator.backends.common import crashes
-from evaluator.backends.common.base import Backend, BackendError
+from evaluator.backends.common.base import BackendError
 from evaluator.backends.common.device_lease import Stopped, exclusive_lease
-from evaluator.backends.common.probe import probe_batch
 from evaluator.backends.gpu import backend as gpu
 from evaluator.backends.gpu import opening as gpu_opening
 from evaluator.backends.gpu.driver.discovery import discover
@@ -21,7 +19,7 @@ from evaluator.backends.gpu.run.self_check import SelfCheck, SelfCheckError
 from evaluator.backends.gpu.tuning.child import measure_in_child
 from evaluator.backends.reference.backend import ReferenceBackend
 from evaluator.network.random_network import random_network
-from tests.evaluator.backends.gpu.fibers import SHAPE, cache_with_kernels
+from tests.evaluator.backends.gpu.fibers import SHAPE, cache_with_kernels, evaluates
 from tests.hip_runtime.standin import Runtime
 from tests.paths import CACHE
 
@@ -49,12 +47,6 @@ def open_network(tuning: str, device: str = "") -> gpu.GpuBackend:
     return gpu.open(NETWORK, device=device, precision="fp32", buckets="1", tuning=tuning, libraries=False)
 
 
-def assert_right(backend: Backend) -> None:
-    batch = probe_batch(1, seed=1)
-    expected = ReferenceBackend(NETWORK).evaluate(batch)
-    assert np.allclose(backend.evaluate(batch).logits, expected.logits, atol=1e-4)
-
-
 def test_guesses_then_measurements_are_used_and_kept(
     first_start: Runtime, kernel_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,15 +63,15 @@ def test_guesses_then_measurements_are_used_and_kept(
 
     with open_network("behind") as guessed:
         assert guessed.provisional
-        assert_right(guessed)
+        assert evaluates(guessed, 1, seed=1)
         assert not list((tmp_path / "cache").rglob("gemm/*.json"))
         found = guessed.tuned(lease, told.append)
         assert found is not None
         with found:
             assert not found.provisional
             assert found.buckets == guessed.buckets
-            assert_right(found)
-            assert_right(guessed)  # may still have batches in flight
+            assert evaluates(found, 1, seed=1)
+            assert evaluates(guessed, 1, seed=1)  # may still have batches in flight
     assert len(leased) > len(told) > 2
     assert told[-1].split(" of ")[0] == told[-1].split(" of ")[1]
     with open_network("behind") as again:
@@ -88,9 +80,7 @@ def test_guesses_then_measurements_are_used_and_kept(
     assert first_start.report().alive == {}
 
 
-def test_equal_devices_share_measurements_and_reference(
-    first_start: Runtime, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_equal_devices_share_what_is_measured(first_start: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
 
     def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -113,13 +103,13 @@ def test_equal_devices_share_measurements_and_reference(
     assert sorted(calls) == ["measure", "reference"]
     for backend in backends:
         with backend:
-            assert_right(backend)
+            assert evaluates(backend, 1, seed=1)
 
 
 def test_off_stays_with_guesses(first_start: Runtime) -> None:
     with open_network("off") as backend:
         assert backend.provisional
-        assert_right(backend)
+        assert evaluates(backend, 1, seed=1)
         assert backend.tuned(exclusive_lease, lambda text: None) is None
 
 
@@ -136,7 +126,7 @@ def test_guesses_that_are_wrong_are_measured_before(
     monkeypatch.setattr(SelfCheck, "run", run)
     with open_network("behind") as backend:
         assert not backend.provisional
-        assert_right(backend)
+        assert evaluates(backend, 1, seed=1)
     assert "the first is wrong; measuring" in caplog.text
     assert first_start.report().alive == {}
 
@@ -149,14 +139,12 @@ def test_a_service_that_ends_ends_it(first_start: Runtime) -> None:
         backend.tuned(lease, lambda text: None)
 
 
-def test_network_keeps_its_program_when_background_tuning_fails(
-    first_start: Runtime, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_program_stays_if_tuning_fails(first_start: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_network("behind") as backend:
         monkeypatch.setenv("STANDIN_FAIL", "hipModuleLoadData:1:1:209")
         with pytest.raises(BackendError, match="hipErrorNoBinaryForGpu"):
             backend.tuned(exclusive_lease, lambda text: None)
-        assert_right(backend)
+        assert evaluates(backend, 1, seed=1)
 
 
 def test_another_value_is_refused() -> None:

@@ -22,9 +22,7 @@ from tests.evaluator.backends.gpu.fibers import open_amd
 from tests.hip_runtime.standin import Runtime
 
 SIZES = (64, 128, 256, 512, 1024, 2048, 3072)
-PRODUCTS = [
-    Product(m, 1024, 512, Activation.NONE, residual=residual) for m in SIZES for residual in (False, True)
-]
+PRODUCTS = [Product(m, 1024, 512, Activation.NONE, residual=each) for m in SIZES for each in (False, True)]
 TARGET = nvidia_target(9, 0)
 
 

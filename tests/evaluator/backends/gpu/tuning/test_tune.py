@@ -24,18 +24,11 @@ from evaluator.backends.gpu.tuning.samples import Samples
 from evaluator.backends.gpu.tuning.tune import Tuner
 from evaluator.commands.tune import table
 from evaluator.network.spec import Activation
-from tests.evaluator.backends.gpu.fibers import open_amd
-from tests.hip_runtime.standin import Runtime
 from tests.programs import EVALUATOR, run
 
 pytestmark = pytest.mark.kernels
 
 PRODUCT = Product(16, 32, 64, Activation.RELU, residual=True, followed=True)
-
-
-@pytest.fixture
-def device(runtime: Runtime) -> Gpu:
-    return open_amd()
 
 
 def tuner(device: Gpu, kernel_cache: Path, **arguments: Any) -> Tuner:

@@ -42,11 +42,6 @@ NETWORK = NetworkShape(32, layers=1, ffn=40, policy_width=32)
 
 
 @pytest.fixture
-def device(runtime: Runtime) -> Gpu:
-    return open_amd()
-
-
-@pytest.fixture
 def libraries(controls: dict[str, Control]) -> Iterator[list[Library]]:
     made = [opened("hipBLASLt", Precision.FP32), opened("hipBLAS", Precision.FP32)]
     yield made
@@ -90,9 +85,7 @@ def test_every_library_is_right_with_the_passes_that_it_needs(
     product = Product(16, 32, 64, activation, residual=residual, followed=followed, bias=not residual)
     measured = tuner.measure(product)
     fused = activation in (Activation.RELU, Activation.SWISH)
-    counts = {
-        name: sum(each.choice.library == name for each in measured) for name in ("hipBLASLt", "hipBLAS")
-    }
+    counts = {name: sum(one.choice.library == name for one in measured) for name in ("hipBLASLt", "hipBLAS")}
     assert counts == {"hipBLASLt": 6 if fused else 3, "hipBLAS": 1}
     assert used(tuner, product) == ["hipBLASLt", "hipBLAS", ""]
 
@@ -124,9 +117,11 @@ def test_one_wrong_algorithm_leaves_the_others(tuner: Tuner, controls: dict[str,
 def test_no_offer_is_no_complaint(
     failure: str, tuner: Tuner, controls: dict[str, Control], caplog: pytest.LogCaptureFixture
 ) -> None:
+    alive = controls["hipblaslt"].alive
     controls["hipblaslt"].fail(failure)
     assert used(tuner) == ["hipBLAS", ""]
     assert caplog.text == ""
+    assert controls["hipblaslt"].alive == alive
 
 
 def test_libraries_that_are_always_wrong_are_given_up_with_a_warning(
