@@ -72,13 +72,8 @@ class Page:
 
     def open(self, url: str, *, width: int, height: int = 900, dark: bool = False) -> None:
         """Go somewhere, on a screen of that size in pixels."""
-        self.call(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=width < 600,
-        )
+        screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.call("Emulation.setDeviceMetricsOverride", **screen)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self.call("Page.navigate", url=url)
@@ -135,14 +130,9 @@ def browsing(folder: Path) -> Iterator[Page]:
     flags = ["--headless=new", "--disable-gpu", "--remote-debugging-port=0", f"--user-data-dir={folder}"]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         flags.append("--no-sandbox")  # which it refuses to have as root
+    streams: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
     environment = {**os.environ, "HOME": str(folder)}
-    process = subprocess.Popen(
-        [program, *flags, "about:blank"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
+    process = subprocess.Popen([program, *flags, "about:blank"], env=environment, **streams)
     try:
         assert process.stderr is not None
         lines = (line for line in process.stderr if "DevTools listening on " in line)

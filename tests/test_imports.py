@@ -16,17 +16,8 @@ from tests.paths import REPOSITORY
 pytestmark = pytest.mark.integration
 
 POSIX_ONLY = {
-    "crypt",
-    "curses",
-    "fcntl",
-    "grp",
-    "pty",
-    "pwd",
-    "readline",
-    "resource",
-    "syslog",
-    "termios",
-    "tty",
+    *("crypt", "curses", "fcntl", "grp", "pty", "pwd"),
+    *("readline", "resource", "syslog", "termios", "tty"),
 }
 """Modules of the standard library that Windows lacks."""
 

@@ -85,17 +85,9 @@ class Broker:
     ) -> Record:
         """Queue a job; work: one of movetime, depth, nodes; multiPv, threads, hash."""
         record = self.records[job] = Record(time.perf_counter())
-        work = {
-            "sessionId": session,
-            "threads": 1,
-            "hash": 64,
-            "multiPv": 1,
-            "variant": "chess",
-            "initialFen": fen,
-            "moves": list(moves),
-            **work,
-        }
-        self.jobs.put({"id": job, "engine": ENGINE, "work": work})
+        usual = {"sessionId": session, "threads": 1, "hash": 64, "multiPv": 1, "variant": "chess"}
+        whole = usual | {"initialFen": fen, "moves": list(moves)} | work
+        self.jobs.put({"id": job, "engine": ENGINE, "work": whole})
         return record
 
     def close(self) -> None:

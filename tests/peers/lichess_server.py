@@ -28,11 +28,11 @@ MOST_PLIES = 80
 class LichessServer:
     """The server and its one game; use it as a context manager.
 
-    base_s, increment_s: the clock. bot_is_white: the bot's side. finished: set at the end of the game, with
-    `status` and `winner` ("white", "black" or ""). errors: what the bot did wrong.
+    base_s: the clock, without an increment. bot_is_white: the bot's side. finished: set at the end of the
+    game, with `status` and `winner` ("white", "black" or ""). errors: what the bot did wrong.
     """
 
-    def __init__(self, *, base_s: float, increment_s: float, bot_is_white: bool, seed: int = 1) -> None:
+    def __init__(self, *, base_s: float, bot_is_white: bool) -> None:
         self.board = chess.Board()
         self.status, self.winner = "started", ""
         self.finished = threading.Event()
@@ -40,10 +40,9 @@ class LichessServer:
         self.posts: list[str] = []
         self.events: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self.states: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        self._increment_ms = round(1000 * increment_s)
         self._clocks_ms = {side: round(1000 * base_s) for side in chess.COLORS}
         self._bot = chess.WHITE if bot_is_white else chess.BLACK
-        self._random = random.Random(seed)
+        self._random = random.Random(1)
         self._turn_began = time.perf_counter()
         self._base_ms = round(1000 * base_s)
         self._lock = threading.Lock()
@@ -61,11 +60,6 @@ class LichessServer:
     ) -> None:
         self._http.shutdown()
         self._http.server_close()
-
-    @property
-    def bot_clock_ms(self) -> int:
-        """Milliseconds left on the bot's clock."""
-        return self._clocks_ms[self._bot]
 
     # -- what the API answers ------------------------------------------------------------------------------
 
@@ -112,7 +106,7 @@ class LichessServer:
             "variant": {"key": "standard", "name": "Standard"},
             "perf": {"name": "Blitz"},
             "createdAt": 1_760_000_000_000,
-            "clock": {"initial": self._base_ms, "increment": self._increment_ms},
+            "clock": {"initial": self._base_ms, "increment": 0},
             "initialFen": "startpos",
             "white": bot if self._bot == chess.WHITE else opponent,
             "black": opponent if self._bot == chess.WHITE else bot,
@@ -126,8 +120,8 @@ class LichessServer:
             "moves": " ".join(move.uci() for move in self.board.move_stack),
             "wtime": self._clocks_ms[chess.WHITE],
             "btime": self._clocks_ms[chess.BLACK],
-            "winc": self._increment_ms,
-            "binc": self._increment_ms,
+            "winc": 0,
+            "binc": 0,
             "status": self.status,
         }
         return described | ({"winner": self.winner} if self.winner else {})
@@ -153,9 +147,9 @@ class LichessServer:
             # As on Lichess, the clocks start after the first move of each side.
             if len(self.board.move_stack) >= 2:
                 spent_ms = round(1000 * (time.perf_counter() - self._turn_began))
-                self._clocks_ms[self._bot] += self._increment_ms - spent_ms
-                if self.bot_clock_ms - self._increment_ms < 0:
-                    self.errors.append(f"out of time by {-self.bot_clock_ms} ms")
+                self._clocks_ms[self._bot] -= spent_ms
+                if self._clocks_ms[self._bot] < 0:
+                    self.errors.append(f"out of time by {-self._clocks_ms[self._bot]} ms")
             self.board.push(move)
             if not self._over():
                 self._answer()
@@ -207,11 +201,7 @@ class LichessServer:
             "perf": {"name": "Blitz"},
             "color": chess.COLOR_NAMES[not self._bot],
             "finalColor": chess.COLOR_NAMES[not self._bot],
-            "timeControl": {
-                "type": "clock",
-                "limit": self._base_ms // 1000,
-                "increment": self._increment_ms // 1000,
-            },
+            "timeControl": {"type": "clock", "limit": self._base_ms // 1000, "increment": 0},
             "challenger": {"id": "s", "name": OPPONENT, "rating": 1500},
             "destUser": {"id": BOT.lower(), "name": BOT, "title": "BOT", "rating": 1500},
         }

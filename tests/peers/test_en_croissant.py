@@ -68,14 +68,8 @@ class Display:
                 continue
             found = re.search(r"score ((?:cp|mate) -?\d+)", line)
             assert found
-            self.block.append(
-                Shown(
-                    words[words.index("pv") + 1],
-                    int(words[words.index("depth") + 1]),
-                    found[1],
-                    int(words[words.index("nodes") + 1]),
-                )
-            )
+            after = {name: words[words.index(name) + 1] for name in ("pv", "depth", "nodes")}
+            self.block.append(Shown(after["pv"], int(after["depth"]), found[1], int(after["nodes"])))
             if number == self.wanted:
                 depth = self.block[-1].depth
                 good = depth >= self.last_depth and all(each.depth == depth for each in self.block)
@@ -126,10 +120,8 @@ def croissant() -> Iterator[EnCroissant]:
 
 
 def is_complete(display: Display) -> bool:
-    moves = [line.move for line in display.blocks[-1]]
-    return len(set(moves)) == display.wanted and set(moves) <= {
-        move.uci() for move in display.board.legal_moves
-    }
+    moves = {line.move for line in display.blocks[-1]}
+    return len(moves) == display.wanted and moves <= {move.uci() for move in display.board.legal_moves}
 
 
 @pytest.mark.parametrize("multipv", ["1", "3", "20", "500"])

@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -38,29 +38,12 @@ def source() -> Path:
     return Path(named)
 
 
-def default_configuration(source: Path) -> dict[str, Any]:
-    """Return the file that lichess-bot's manual says to copy."""
-    content: dict[str, Any] = yaml.safe_load((source / "config.yml.default").read_text("utf-8"))
-    return content
-
-
-def documented_configuration(source: Path) -> dict[str, Any]:
-    """Return the file of deploy/."""
-    path = REPOSITORY / "deploy" / "lichess-bot.yml"
-    content: dict[str, Any] = yaml.safe_load(path.read_text("utf-8"))
-    return content
-
-
-def written(folder: Path, configuration: Mapping[str, Any], url: str) -> Path:
+def written(folder: Path, configuration: dict[str, Any], url: str) -> Path:
     """Write a configuration with this checkout as the engine."""
-    engine = dict(configuration["engine"]) | {
-        "dir": str(REPOSITORY),
-        "name": "run_engine.py",
-        "interpreter": sys.executable,
-        "working_dir": str(folder),
-    }
+    program = {"dir": str(REPOSITORY), "name": "run_engine.py", "interpreter": sys.executable}
+    engine = configuration["engine"] | program | {"working_dir": str(folder)}
     path = folder / "config.yml"
-    path.write_text(yaml.safe_dump(dict(configuration) | {"url": url, "token": "none", "engine": engine}))
+    path.write_text(yaml.safe_dump(configuration | {"url": url, "token": "none", "engine": engine}))
     return path
 
 
@@ -90,13 +73,15 @@ def lichess_bot(source: Path, configuration: Path) -> Iterator[subprocess.Popen[
                         continue
 
 
-@pytest.mark.parametrize(
-    ("configuration", "bot_is_white"), [(default_configuration, True), (documented_configuration, False)]
-)
-def test_it_plays_a_whole_game(source: Path, tmp_path: Path, configuration: Any, bot_is_white: bool) -> None:
-    """Challenge, game, chat and end, with a clock of 40 seconds. lichess-bot reserves some of them."""
-    with LichessServer(base_s=40.0, increment_s=0.0, bot_is_white=bot_is_white) as server:
-        path = written(tmp_path, configuration(source), server.url)
+@pytest.mark.parametrize("documented", [False, True])
+def test_it_plays_a_whole_game(source: Path, tmp_path: Path, documented: bool) -> None:
+    """Challenge, game, chat and end, with a clock of 40 seconds. lichess-bot reserves some of them.
+
+    With the file that its manual says to copy, as White, and with that of deploy/, as Black."""
+    bot_is_white = not documented
+    given = REPOSITORY / "deploy" / "lichess-bot.yml" if documented else source / "config.yml.default"
+    with LichessServer(base_s=40.0, bot_is_white=bot_is_white) as server:
+        path = written(tmp_path, yaml.safe_load(given.read_text("utf-8")), server.url)
         with lichess_bot(source, path):
             finished = server.finished.wait(GAME_SECONDS)
         log = (tmp_path / "log.txt").read_text("utf-8", "replace")

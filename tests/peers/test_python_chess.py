@@ -5,12 +5,11 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import chess
 import chess.engine
 import pytest
-from chess.engine import INFO_ALL, EngineError, Limit, SimpleEngine, UciProtocol
+from chess.engine import INFO_ALL, Limit, SimpleEngine, UciProtocol
 
 from engine import Engine
 from protocol import EvaluatorClient
@@ -126,13 +125,6 @@ def test_information_about_the_opponent_is_accepted(engine: SimpleEngine) -> Non
     assert engine.play(chess.Board(), Limit(nodes=1), opponent=opponent).move is not None
     engine.send_game_result(chess.Board(), chess.WHITE, "White mates")
     engine.configure({"UCI_Opponent": ""})
-
-
-@pytest.mark.parametrize("options", [{"CPuctt": 2}, {"MultiPV": 2}, {"Hash": -1}, {"Hash": "much"}])
-def test_refused_options_raise_engine_error(engine: SimpleEngine, options: dict[str, Any]) -> None:
-    with pytest.raises(EngineError):
-        engine.play(chess.Board(), Limit(nodes=1), options=options)
-    assert engine.play(chess.Board(), Limit(nodes=1)).move is not None
 
 
 def test_a_blocking_analysis_is_iterated_until_the_loop_is_left(engine: SimpleEngine) -> None:

@@ -10,14 +10,8 @@ import pytest
 from tests.paths import REPOSITORY
 from tests.programs import run
 from tests.training.run.runs import command, run_training
-from training.cli import COMMANDS
 
 pytestmark = pytest.mark.integration
-
-
-def test_the_help_lists_every_command() -> None:
-    text = run_training("--help").stdout
-    assert all(name in text for name in COMMANDS)
 
 
 def test_settings_to_begin_with_are_written_once(tmp_path: Path) -> None:

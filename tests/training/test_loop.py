@@ -35,12 +35,8 @@ def write_loop(folder: Path, **settings: object) -> Path:
     write_network(random_network("tiny-attention"), network)
     selfplay = folder / "selfplay.toml"
     selfplay.write_text("max_plies = 30\n[engine]\nthreads = 1\n", "utf-8")
-    train = write_run(
-        folder,
-        optimiser={"batch": BATCH},
-        schedule={"positions": 320},
-        data=SETTINGS["data"] | {"holdout": 0.0},
-    )
+    data = SETTINGS["data"] | {"holdout": 0.0}
+    train = write_run(folder, optimiser={"batch": BATCH}, schedule={"positions": 320}, data=data)
     values = {
         "start": str(network),
         "output": str(folder / "loop"),
@@ -115,11 +111,8 @@ def test_loop_annotates_and_ends_without_promotions(tmp_path: Path) -> None:
     assert [entry["step"] for entry in entries] == 2 * steps
     assert not any(entry.get("accepted") for entry in entries)
     # Without a promotion the first shard, which one generation annotates, keeps its annotations.
-    assert [bool(read_header(data / f"{number}.shard").get("annotated_by")) for number in range(3)] == [
-        True,
-        False,
-        False,
-    ]
+    headers = [read_header(data / f"{number}.shard") for number in range(3)]
+    assert [bool(header.get("annotated_by")) for header in headers] == [True, False, False]
     generation = tmp_path / "loop" / "generation-0001"
     assert not (generation / "clock").exists()  # it lost the first gate
     # The newest shard is the one that was annotated last, not the last by name.
@@ -147,10 +140,5 @@ def test_games_use_an_evaluator_for_each_device(tmp_path: Path, monkeypatch: pyt
     config = write_loop(tmp_path, backend="onnx", annotate_nodes=0)
     settings = loop_settings(tomllib.loads(config.read_text("utf-8")), str(config))
     Loop(settings, lambda text: None).run()
-    assert [entry["step"] for entry in entries_of(tmp_path)] == [
-        "selfplay",
-        "train",
-        "export",
-        "gate",
-        "promote",
-    ]
+    steps = ["selfplay", "train", "export", "gate", "promote"]
+    assert [entry["step"] for entry in entries_of(tmp_path)] == steps

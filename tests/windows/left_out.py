@@ -4,8 +4,6 @@
 It fails a run in which more tests are left out than that file allows, or in which an entry names no test.
 """
 
-from __future__ import annotations
-
 import tomllib
 from fnmatch import fnmatch
 from pathlib import Path

@@ -4,8 +4,6 @@
 WAVEFRONT_WINDOWS names a folder that scripts/releasing/wine.py has filled.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -136,14 +134,8 @@ def test_pip_of_windows_installs_the_wheel(tmp_path: Path) -> None:
     (wheel,) = Path(FOLDER).glob("wavefront_chess-*-win_amd64.whl")
     python = ["wine", str(Path(FOLDER) / "python" / "python.exe")]
     options = ["--no-deps", "--no-index", "--disable-pip-version-check", "--target", "installed"]
-    for words in (
-        ["-m", "pip", "install", *options, str(wheel)],
-        [
-            "-P",
-            "-c",
-            "import sys; sys.path.insert(0, 'installed'); import engine._core as c; print(c.__file__)",
-        ],
-    ):
+    code = "import sys; sys.path.insert(0, 'installed'); import engine._core as c; print(c.__file__)"
+    for words in (["-m", "pip", "install", *options, str(wheel)], ["-P", "-c", code]):
         done = subprocess.run(
             [*python, *words], cwd=tmp_path, env=environment(Path(FOLDER)), timeout=500, **PIPES
         )
@@ -167,13 +159,7 @@ def test_review_match_and_settings_keep_letters_that_ascii_lacks(tmp_path: Path)
     assert "Müller" in (tmp_path / "Prüfung" / "games.pgn").read_text("utf-8")
     settings = run("wavefront", "options", folder=tmp_path)
     (tmp_path / "mein.toml").write_text(settings, "utf-8", newline="")
-    match = (
-        "match",
-        "--player",
-        "name=a,nodes=2,backend=random",
-        "--player",
-        "name=ü,nodes=1,backend=random",
-    )
+    match = ("match", "--player=name=a,nodes=2,backend=random", "--player=name=ü,nodes=1,backend=random")
     shown = run("wavefront", *match, "--games=2", "--max-moves=4", "--output=Spiele.pgn", folder=tmp_path)
     assert "ü" in shown
     assert "ü" in (tmp_path / "Spiele.pgn").read_text("utf-8")

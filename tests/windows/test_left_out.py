@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Names in left_out.toml: a run under Wine, which is rare, fails on one that has no test."""
 
-from __future__ import annotations
-
 import re
 from fnmatch import filter as matching
 

@@ -57,9 +57,7 @@ def test_the_package_path_is_extended_to_the_installed_core(
 ) -> None:
     (checkout / "__init__.py").write_text("")
     monkeypatch.setattr(sys, "path", [str(checkout.parent), str(installed.parent.parent), *sys.path])
-    package = importlib.util.module_from_spec(
-        importlib.machinery.ModuleSpec("somepackage", None, is_package=True)
-    )
+    package = importlib.util.module_from_spec(importlib.machinery.ModuleSpec("some", None, is_package=True))
     package.__path__.append(str(checkout))
     monkeypatch.setitem(sys.modules, "somepackage", package)
     locate_core("somepackage", package.__path__, checkout)

@@ -44,14 +44,10 @@ def conformance(address: str, patience_s: float, keys: str | None) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.protocol.kit", description="the evaluator protocol"
-    )
+    parser = argparse.ArgumentParser(prog="python -m tests.protocol.kit", description="evaluator protocol")
     parser.add_argument("command", choices=[*DOCUMENTS, "conformance"])
     parser.add_argument("--listen", default=DEFAULT_TCP, metavar="ADDRESS", help="default: %(default)s")
-    parser.add_argument(
-        "--keys", metavar="FOLDER", help="require CURVE; the evaluator's keys, made if missing"
-    )
+    parser.add_argument("--keys", metavar="FOLDER", help="require CURVE; its keys, made if missing")
     parser.add_argument(
         "--patience", type=float, default=30.0, metavar="SECONDS", help="for each action of the client"
     )

@@ -158,9 +158,7 @@ class ScriptedEvaluator:
             ready = not self.draining
             self.send(client, StatusReply(message.id, True, ready, self.draining, (NETWORK,)))
         else:
-            self.send(
-                client, Error(message.id, "bad_request", "this evaluator is a script: it only evaluates")
-            )
+            self.send(client, Error(message.id, "bad_request", "this is a script: it only evaluates"))
 
     def _evaluate(self, client: bytes, message: Evaluate) -> None:
         if client not in self.greeted:

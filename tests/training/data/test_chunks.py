@@ -127,17 +127,6 @@ def test_archives_are_read_and_what_is_damaged_in_them_is_named(tmp_path: Path) 
     assert set(imported.broken) == {f"{path}:training/{name}" for name in wrong}
 
 
-def test_import_resumes_without_duplicates(tmp_path: Path) -> None:
-    write_game(tmp_path / "in" / "a.gz", played_game(seed=1, input_format=1))
-    first = import_sources([str(tmp_path / "in")], str(tmp_path / "out"))
-    write_game(tmp_path / "in" / "b.gz", played_game(seed=2, input_format=1))
-    second = import_sources([str(tmp_path / "in")], str(tmp_path / "out"))
-    third = import_sources([str(tmp_path / "in")], str(tmp_path / "out"))
-    assert [done.games for done in (first, second, third)] == [1, 1, 0]
-    assert [done.passed_over for done in (first, second, third)] == [0, 1, 2]
-    assert len(shards_of([tmp_path / "out"])) == 2
-
-
 @pytest.mark.parametrize("name", ["games.tar", "games.tar.gz"])
 def test_an_archive_that_is_not_all_there_is_taken_when_it_is(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
@@ -190,16 +179,13 @@ def test_a_broken_source_is_reported_until_it_is_whole(tmp_path: Path) -> None:
     write_game(tmp_path / "in" / "b.gz", played_game(seed=2, input_format=1))
     source.write_bytes(whole[: len(whole) // 2])
     first, second = (import_sources([str(tmp_path / "in")], out) for _ in range(2))
-    assert [(done.games, list(done.broken)) for done in (first, second)] == [
-        (1, [str(source)]),
-        (0, [str(source)]),
-    ]
+    assert (first.games, second.games) == (1, 0)
+    assert list(first.broken) == list(second.broken) == [str(source)]
     source.write_bytes(whole)
     third, fourth = (import_sources([str(tmp_path / "in")], out) for _ in range(2))
-    assert [(done.games, done.passed_over, done.broken) for done in (third, fourth)] == [
-        (1, 1, {}),
-        (0, 2, {}),
-    ]
+    assert (third.games, third.passed_over, third.broken) == (1, 1, {})
+    assert (fourth.games, fourth.passed_over, fourth.broken) == (0, 2, {})
+    assert len(shards_of([Path(out)])) == 2
 
 
 def test_a_source_is_read_again_only_when_its_content_changes(tmp_path: Path) -> None:

@@ -68,9 +68,7 @@ def test_import_names_damaged_games_and_keeps_the_rest(tmp_path: Path) -> None:
     names = ("cut", "illegal", "short", "text")
     assert all(f"{name}.npz.xz: " in done.stderr for name in names)
     assert sorted(imported["broken"]) == [str(folder / f"{name}.npz.xz") for name in names]
-    assert (
-        "game 0: position 0: the move e4e2 is not legal" in imported["broken"][str(folder / "illegal.npz.xz")]
-    )
+    assert "position 0: the move e4e2 is not legal" in imported["broken"][str(folder / "illegal.npz.xz")]
     assert "best has 3 entries" in imported["broken"][str(folder / "short.npz.xz")]
 
     again = run_training("stats", tmp_path / "out", "--json")

@@ -121,9 +121,7 @@ def test_a_file_that_is_disconnected_is_refused(shard: Shard, tmp_path: Path, le
         ("columns", [{"name": "plies"}], "damaged header"),
     ],
 )
-def test_a_header_that_makes_no_sense_is_refused(
-    shard: Shard, tmp_path: Path, key: str, value: object, message: str
-) -> None:
+def test_wild_header_is_refused(shard: Shard, tmp_path: Path, key: str, value: object, message: str) -> None:
     path = tmp_path / "a.shard"
     write_shard(path, shard)
     data = path.read_bytes()
@@ -148,18 +146,7 @@ def test_unfit_columns_are_not_written(shard: Shard, tmp_path: Path, column: str
 @pytest.mark.integration
 @pytest.mark.parametrize("variant", [(), ("--chess960",)])
 def test_selfplay_shards_equal_the_import_of_its_chunks(variant: tuple[str, ...], tmp_path: Path) -> None:
-    flags = (
-        "selfplay",
-        "--backend",
-        "random",
-        "--games",
-        "3",
-        "--nodes",
-        "8",
-        "--concurrency",
-        "1",
-        *variant,
-    )
+    flags = ("selfplay", "--backend=random", "--games=3", "--nodes=8", "--concurrency=1", *variant)
     for kind in ("lc0", "shards"):
         assert main([*flags, "--format", kind, "--output", str(tmp_path / kind)]) == 0
     (path,) = (tmp_path / "shards" / "training").iterdir()

@@ -69,9 +69,7 @@ class Tables:
         (2, None, 9, None),
     ],
 )
-def test_the_fifty_move_rule_takes_wins_away(
-    value: int | None, distance: int | None, clock: int, result: int | None
-) -> None:
+def test_rule_50_takes_wins(value: int | None, distance: int | None, clock: int, result: int | None) -> None:
     game = Game(f"8/8/8/8/8/4k3/8/4K2R w - - {clock} 60")
     assert result_of(game, cast("Tablebases", Tables(value, distance))) == result
 

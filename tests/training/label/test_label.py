@@ -149,9 +149,7 @@ def test_a_run_that_was_killed_continues_and_labels_no_game_twice(tmp_path: Path
 )
 def test_failing_engine_is_replaced_in_its_game(tmp_path: Path, failure: str, word: str) -> None:
     marker = tmp_path / "failed"
-    summary, said = label(
-        tmp_path / "out", "--patience-s", 1.5, "--workers", 1, failure=f"{failure} {marker}"
-    )
+    summary, said = label(tmp_path / "out", "--patience-s", 1.5, "--workers=1", failure=f"{failure} {marker}")
     assert marker.exists()
     assert "an engine is replaced: " in said
     assert word in said
@@ -277,7 +275,6 @@ def test_stockfish_labels(tmp_path: Path) -> None:
     )
     assert json.loads(done.stdout)["dropped"] == 0
     shard = read_shard(shards_of([tmp_path])[0])
-    assert (
-        np.diff(shard.columns["lines_cp"].astype(int), axis=0)[:, shard.columns["lines"][3] != 0] <= 0
-    ).all()
+    falls = np.diff(shard.columns["lines_cp"].astype(int), axis=0)
+    assert (falls[:, shard.columns["lines"][3] != 0] <= 0).all()
     assert len(table_of(shard, DataSettings(), TargetSettings(), input_format=1)) >= 300

@@ -8,7 +8,6 @@ from engine._core import Game, encode, encode_line
 from engine.apps.shards.move_codes import move_code
 from evaluator.backends.common.batches import expand_planes
 from protocol.batch import POSITION_DTYPE
-from tests.evaluator.golden import load_golden
 from tests.training.data.test_packed import NONE, encoded
 from tests.training.labels import random_game
 from training.data.packed import HISTORY, pack_positions
@@ -35,11 +34,6 @@ def expanded(positions: Positions) -> np.ndarray[tuple[int, int, int], np.dtype[
 @pytest.mark.parametrize("input_format", [1, 2, 3, 4, 5, 132, 133])
 def test_the_device_expands_random_games_as_the_core_encodes_them(input_format: int) -> None:
     positions = encoded(input_format, "fen_only", games=8)
-    assert np.array_equal(expanded(positions), expand_planes(positions).transpose(0, 2, 1))
-
-
-def test_the_device_expands_the_golden_positions() -> None:
-    positions = load_golden("data/attn_128x4_smolgen").positions
     assert np.array_equal(expanded(positions), expand_planes(positions).transpose(0, 2, 1))
 
 

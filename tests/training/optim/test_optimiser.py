@@ -10,12 +10,7 @@ torch = pytest.importorskip("torch", reason="needs PyTorch: pip install '.[train
 from training.model.initial import initial_network  # noqa: E402
 from training.model.losses import TrainedHeads  # noqa: E402
 from training.optim.muon import Muon, orthogonalised  # noqa: E402
-from training.optim.optimiser import (  # noqa: E402
-    Optimiser,
-    falling,
-    rate_factor,
-    refreshes_due,
-)
+from training.optim.optimiser import Optimiser, falling, rate_factor, refreshes_due  # noqa: E402
 
 SMALL = ModelSettings(width=16, layers=1, heads=2, ffn=24, policy_width=16, smolgen_hidden=4)
 
@@ -80,11 +75,6 @@ def test_the_rate_rises_is_constant_and_falls_to_nothing() -> None:
 
 def test_refreshes_are_spread_over_the_constant_rate() -> None:
     schedule = ScheduleSettings(decay=0.25)
-    assert [refreshes_due(schedule, 2, progress) for progress in (0.0, 0.24, 0.25, 0.5, 0.9)] == [
-        0,
-        0,
-        1,
-        2,
-        2,
-    ]
+    due = [refreshes_due(schedule, 2, progress) for progress in (0.0, 0.24, 0.25, 0.5, 0.9)]
+    assert due == [0, 0, 1, 2, 2]
     assert refreshes_due(schedule, 0, 0.5) == 0

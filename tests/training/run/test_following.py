@@ -193,12 +193,8 @@ def test_the_newest_shards_push_the_oldest_out_of_the_window(tmp_path: Path) -> 
 
 def grown_run(folder: Path, **run: Any) -> Path:
     """A run that a shard has joined and that was left then; returns its settings."""
-    config = write_run(
-        folder,
-        data={"holdout": 0.1, "follow_s": 0.1},
-        run={"checkpoint_s": 1.0, **run},
-        schedule={"positions": 10**9},
-    )
+    data, endless = {"holdout": 0.1, "follow_s": 0.1}, {"positions": 10**9}
+    config = write_run(folder, data=data, run={"checkpoint_s": 1.0, **run}, schedule=endless)
     with start_training("train", config) as process:
         read_until(process, "step ")
         write_shard(folder / "data" / "1.shard", labelled_shard(8, 40, seed=7))

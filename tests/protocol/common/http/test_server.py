@@ -47,9 +47,7 @@ class Served:
             ]
         )
         self.loop = asyncio.new_event_loop()
-        bounded = Middleware(
-            app, AccessCheck, body_bytes=1000, log=lambda text, fault: self.logged.append(text)
-        )
+        bounded = Middleware(app, AccessCheck, body_bytes=1000, log=lambda said, _: self.logged.append(said))
         self.server = HttpServer(bounded, HttpLimits(MOST))
 
     async def _root(self, request: Request) -> Response:
