@@ -123,7 +123,7 @@ def test_without_a_gpu_verify_says_what_else_can_be_compared(
     assert capsys.readouterr().err == f"error: {said}\n"
 
 
-def test_picture_that_cannot_be_written_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unwritable_picture_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     path = tmp_path / "missing" / "bench.png"
     assert cli.main(["bench", "--backend", "uniform", "--time-limit", "0.2", "--plot", str(path)]) == 1
