@@ -2,19 +2,18 @@
 """Verdicts and marks of `wavefront review` against Stockfish, on games that nothing was chosen on.
 
 python -m benchmarks.strength.review_marks --depth normal
+python -m benchmarks.strength.review_marks --known
 python -m benchmarks.strength.review_marks --make games.pgn
 python -m benchmarks.strength.review_marks --judge games.pgn --judged judged.jsonl --cores 8
 
 The first command reviews the quoted half of the judged games (GAMES, checked by DIGEST) and prints the
-figures with Wilson intervals of 95 %. Flags after `--` go to `wavefront review`, such as `--backend gpu`. A
-stopped run resumes in the folder of --output. The judge is Debian's Stockfish 15.1, table cleared, with
-its own win, draw and loss. It had 1,000,000 nodes before and after each move of GAMES; new games get NODES or
-MORE_NODES.
+figures with Wilson intervals of 95 %. The games begin alike, so a move counts once, and not at all if the
+half on which thresholds are chosen has it. Flags after `--` go to `wavefront review`, such as
+`--backend gpu`. A stopped run resumes in the folder of --output. --known reviews ten games of which the world
+knows the losing move (KNOWN); the exit status is 1 if a review names another one. It may name none.
 
-Games of people: 57 of lichess (CC0; ratings 900 to 2000, not lost on time, from 3 minutes on), 9 of Mackenzie
-(1862 to 1887) and 9 tournament games. 65 games are of the manifest of commit
-d971ab93; their moves depend on Stockfish's clock as random seed, so they are kept here. The judge reached 140
-of 223 games, most decided ones first.
+GAMES are those of MANIFEST, of 480 the 368 that were not lost on time. The judge is Debian's Stockfish 15.1,
+table cleared, with its own win, draw and loss, before and after each move: NODES, or MORE_NODES.
 """
 
 from __future__ import annotations
@@ -42,7 +41,10 @@ from benchmarks.common.installation import RUN_ENGINE
 from engine.apps.review.judging import SERIOUS, decisive
 
 GAMES = Path(__file__).with_suffix(".jsonl.xz")
-DIGEST = "5f49352f108cfddfef2dbbdeea8b41cb8432fd8d9a26bb43d2f0d40e13c20c9d"
+DIGEST = "db81e96a7c1aeb368bf3569982dbf5eabf01a9dc691f8267a57df69fa34d80ca"
+
+KNOWN = Path(__file__).with_name("known_games.pgn")
+"""Famous games. LostWith: the move with which the world says that they were lost."""
 
 NODES, MORE_NODES = 300_000, 1_000_000
 SETTLED = 0.05
@@ -114,6 +116,14 @@ class Judged(NamedTuple):
                 board.push_uci(moves[ply])
         return cls(data["id"], data["result"], moves, expected)
 
+    def played(self) -> list[str]:
+        """Return each move with the position before it."""
+        board, found = chess.Board(), []
+        for move in self.moves:
+            found.append(f"{board.fen()} {move}")
+            board.push_uci(move)
+        return found
+
     def pgn(self) -> str:
         game = chess.pgn.Game({"White": self.name, "Result": self.result})
         game.add_line(map(chess.Move.from_uci, self.moves))
@@ -139,8 +149,8 @@ def judged_games() -> list[Judged]:
     return [Judged.of(json.loads(line)) for line in text.splitlines()]
 
 
-def compared(game: Judged, review: dict[str, Any]) -> Figures:
-    """Compare a review with the judge."""
+def compared(game: Judged, review: dict[str, Any], seen: set[str]) -> Figures:
+    """Compare a review with the judge. seen: moves that do not count; those of the game are added."""
     lost = decisive(game.expected, game.result, white_begins=True)
     named = review["decisive"]
     decided = int(lost is not None)
@@ -149,7 +159,10 @@ def compared(game: Judged, review: dict[str, Any]) -> Figures:
         int(decided and named is not None),
         int(lost is not None and named is not None and abs(named - lost) <= NEAR),
     )
-    for ply, move in enumerate(review["moves"]):
+    for ply, (played, move) in enumerate(zip(game.played(), review["moves"], strict=True)):
+        if played in seen:
+            continue
+        seen.add(played)
         loss = (game.expected[ply] - game.expected[ply + 1]) * (1 if move["white"] else -1)
         mark = move["mark"] in SERIOUS
         blunder = loss >= BLUNDER
@@ -163,8 +176,8 @@ def shown(name: str, successes: int, trials: int) -> str:
     return f"{name}: {successes} of {trials}, {successes / max(1, trials):.1%} ({low:.1%} to {high:.1%})"
 
 
-def report(games: Sequence[tuple[Judged, dict[str, Any]]]) -> str:
-    total = Figures(*map(sum, zip(*(compared(*each) for each in games), strict=True)))
+def report(games: Sequence[tuple[Judged, dict[str, Any]]], seen: set[str]) -> str:
+    total = Figures(*map(sum, zip(*(compared(*each, seen) for each in games), strict=True)))
     return "\n".join(
         (
             f"{len(games)} games, {total.decided} decided",
@@ -176,15 +189,28 @@ def report(games: Sequence[tuple[Judged, dict[str, Any]]]) -> str:
     )
 
 
-def reviewed(games: Sequence[Judged], folder: Path, arguments: Sequence[str]) -> list[dict[str, Any]]:
+def reviewed(pgn: str, folder: Path, arguments: Sequence[str]) -> list[dict[str, Any]]:
     """Review games by the command, in their order."""
     file = folder / "judged.pgn"
-    file.write_text("".join(game.pgn() for game in games), "utf-8")
+    file.write_text(pgn, "utf-8")
     command = [*RUN_ENGINE, "review", str(file), "--output", str(folder / "review")]
     subprocess.run([*command, *arguments], check=True)
     lines = (folder / "review" / "review.jsonl").read_text("utf-8").splitlines()
     reviews = [entry["review"] for entry in map(json.loads, lines) if "review" in entry]
     return sorted(reviews, key=lambda review: review["number"])
+
+
+def known(reviews: Sequence[dict[str, Any]]) -> int:
+    """Print the verdicts of reviews of KNOWN beside the world's. Return how many name another move."""
+    others = 0
+    for review in reviews:
+        headers = review["headers"]
+        lost = [move for move in review["moves"] if move["ply"] == review["decisive"]]
+        named = "".join(f"{each['number']}{'.' if each['white'] else '...'} {each['san']}" for each in lost)
+        others += named not in ("", headers["LostWith"])
+        players = f"{headers['White']} - {headers['Black']}"
+        print(f"{players}: {named or 'unclear'} (the world: {headers['LostWith']})")
+    return others
 
 
 def judge(path: Path, output: Path, program: str, cores: int) -> None:
@@ -249,6 +275,7 @@ def main() -> int:
     parser.add_argument("--half", type=int, choices=(0, 1), default=1, help="0: the half to choose on")
     parser.add_argument("--games", type=int, metavar="N", help="only the first N games of the half")
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="keeps the review, to resume it")
+    parser.add_argument("--known", action="store_true", help="review the games of KNOWN and end")
     parser.add_argument("--make", metavar="FILE.pgn", help="make games by the manifest and end")
     parser.add_argument("--judge", type=Path, metavar="FILE.pgn", help="judge games and end")
     parser.add_argument(
@@ -265,12 +292,17 @@ def main() -> int:
     if arguments.judge:
         judge(arguments.judge, arguments.judged, arguments.stockfish, arguments.cores)
         return 0
-    games = [game for game in judged_games() if game.half == arguments.half][: arguments.games]
+    judged = judged_games()
+    games = [game for game in judged if game.half == arguments.half][: arguments.games]
+    pgn = KNOWN.read_text("utf-8") if arguments.known else "".join(game.pgn() for game in games)
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.output or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        reviews = reviewed(games, folder, ["--depth", arguments.depth, *arguments.review])
-        print(report(list(zip(games, reviews, strict=True))))
+        reviews = reviewed(pgn, folder, ["--depth", arguments.depth, *arguments.review])
+        if arguments.known:
+            return int(known(reviews) > 0)
+        chosen_on = {played for game in judged if game.half < arguments.half for played in game.played()}
+        print(report(list(zip(games, reviews, strict=True)), chosen_on))
     return 0
 
 
