@@ -19,7 +19,7 @@ from engine.apps.review.reasons import Known, MoveReason, reasons
 from engine.apps.review.scale import WDL, Score
 from engine.search.named_openings import theory_plies
 
-INACCURACY, MISTAKE, BLUNDER = 0.08, 0.14, 0.2
+INACCURACY, MISTAKE, BLUNDER = 0.08, 0.12, 0.2
 """Lost expected score from which a move gets a mark."""
 
 ONLY_MOVE = 0.15

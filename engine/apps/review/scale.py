@@ -4,7 +4,7 @@
 A network's raw probabilities are flat: they are those of the fast games that it learned from. Here their
 logit s becomes a win with the probability 1 / (1 + exp((CENTRE - s) / WIDTH)), and a loss by symmetry. That
 is the form of Stockfish's model, which fits the results of its games of 60 s + 0.6 s. The constants fit its
-values (`python -m benchmarks.strength.review_marks`). One pawn is the advantage that wins half of the games.
+values (`benchmarks.strength.review_marks --half 0`). One pawn is the advantage that wins half of the games.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from math import exp, log
 
 WDL = tuple[float, float, float]
 
-CENTRE, WIDTH = 0.85, 0.25
+CENTRE, WIDTH = 0.73, 0.22
 
 MOST_PAWNS = 20.0
 
@@ -42,8 +42,8 @@ class Score:
             return cls(wdl, MOST_PAWNS * (wdl[0] - wdl[2]))
         share = min(1 - 1e-6, max(1e-6, expected(wdl)))
         strength = log(share / (1 - share))
-        win, loss = _logistic((strength - CENTRE) / WIDTH), _logistic((-strength - CENTRE) / WIDTH)
-        return cls((round(win, 4), round(1 - win - loss, 4), round(loss, 4)), round(strength / CENTRE, 2))
+        win, loss = (round(_logistic((each - CENTRE) / WIDTH), 4) for each in (strength, -strength))
+        return cls((win, round(1 - win - loss, 4), loss), round(strength / CENTRE, 2))
 
 
 def expected(wdl: WDL) -> float:

@@ -20,11 +20,11 @@ from engine.apps.review.games import GameReview, SourceGame, finished
 from engine.apps.review.judging import (
     FAULTS,
     INACCURACY,
+    MISTAKE,
     Searched,
     backed_up,
     decisive,
     losses,
-    mark_of,
     missed_win,
 )
 from engine.apps.review.people import ESTIMATE, Imitators, People, rating_of
@@ -51,9 +51,9 @@ DOUBTFUL, AGAIN = 0.03, 3
 """Lost expected score from which both positions of a move are searched again, and factor of the nodes."""
 
 TURNING, TURNING_FACTORS = 0.1, (10, 30)
-"""Lost expected score of a turning point, and factors of its nodes, until two searches agree on the mark."""
+"""Loss of a turning point, and factors of its nodes until two searches agree whether it is a mistake."""
 
-MOST_TURNING = 8
+MOST_TURNING = 24
 """Largest number of turning points in a game."""
 
 LINE_PLIES = 12
@@ -296,7 +296,7 @@ async def search_game(
     lost = losses(backed_up(moves, positions))
     await again([ply for ply, loss in enumerate(lost) if loss >= DOUBTFUL], AGAIN)
     factors: dict[int, int] = {}
-    marks: dict[int, str] = {}
+    serious: dict[int, bool] = {}
     settled: set[int] = set()
     while True:
         scores = backed_up(moves, positions)
@@ -308,12 +308,12 @@ async def search_game(
         if not plies:
             break
         for ply in plies:
-            marks[ply] = mark_of(positions[ply], lost[ply], is_best=False)
+            serious[ply] = lost[ply] >= MISTAKE
             factors[ply] = next(each for each in TURNING_FACTORS if each > factors.get(ply, 0))
         for factor in TURNING_FACTORS:
             await again([ply for ply in plies if factors[ply] == factor], factor)
         lost = losses(backed_up(moves, positions))
-        settled |= {ply for ply in plies if mark_of(positions[ply], lost[ply], is_best=False) == marks[ply]}
+        settled |= {ply for ply in plies if (lost[ply] >= MISTAKE) is serious[ply]}
     unclear = {ply for ply in factors.keys() - settled if lost[ply] >= INACCURACY}
     return Searches(positions, frozenset(unclear), count)
 

@@ -39,7 +39,7 @@ def moves_of(*ucis: str) -> list[chess.Move]:
 
 @pytest.mark.parametrize(
     ("loss", "mark"),
-    [(0.0, ""), (0.079, ""), (0.08, "inaccuracy"), (0.14, "mistake"), (0.2, "blunder"), (0.9, "blunder")],
+    [(0.0, ""), (0.079, ""), (0.08, "inaccuracy"), (0.12, "mistake"), (0.2, "blunder"), (0.9, "blunder")],
 )
 def test_a_move_is_marked_by_what_it_loses(loss: float, mark: str) -> None:
     assert mark_of(searched(0.9, "e2e4"), loss, is_best=False) == mark
@@ -182,7 +182,7 @@ def test_openings_are_named_by_position() -> None:
 @pytest.mark.parametrize(
     ("loser", "known"),
     [
-        ((0.5, 0.5, 0.5, 0.38, 0.38, 0.0), False),  # It slid without a mistake of the loser.
+        ((0.5, 0.5, 0.5, 0.39, 0.39, 0.0), False),  # It slid without a mistake of the loser.
         ((0.5, 0.5, 0.5, 0.3, 0.3, 0.0), True),
         ((0.5, 0.5, 0.46, 0.42, 0.42, 0.0), True),
     ],

@@ -63,8 +63,16 @@ def test_a_turning_point_is_settled_if_ten_times_the_nodes_agree() -> None:
     assert [move.mark for move in moves] == ["", "blunder", ""]
 
 
+def test_deep_searches_agree_if_both_see_a_mistake_of_any_size() -> None:
+    moves, requested, searches = reviewed(
+        lambda turn, nodes: (0.5, 0.5, 0.75 if nodes < 1000 else 0.65, 0.5)[turn]
+    )
+    assert [nodes for nodes, _ in requested] == [100, 300, 1000] and not searches.unclear
+    assert moves[1].mark == "mistake"
+
+
 def test_turning_point_is_unmarked_when_deep_searches_disagree() -> None:
-    by_nodes = {100: 0.75, 300: 0.75, 1000: 0.62, 3000: 0.8}
+    by_nodes = {100: 0.75, 300: 0.75, 1000: 0.6, 3000: 0.8}
     moves, requested, searches = reviewed(lambda turn, nodes: (0.5, 0.5, by_nodes[nodes], 0.5)[turn])
     assert [nodes for nodes, _ in requested] == [100, 300, 1000, 3000] and 1 in searches.unclear
     assert moves[1].unclear and not moves[1].mark
