@@ -5,6 +5,8 @@ Formats: the LLVM guide "User Guide for AMDGPU Backend", sections "ELF Code Obje
 segments), "Code Object V5 Metadata" and "Kernel Descriptor".
 """
 
+from __future__ import annotations
+
 import ctypes
 import mmap
 import struct

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A machine whose AMD GPU is the instruction emulator."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from pathlib import Path
 

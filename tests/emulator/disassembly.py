@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The instructions of a code object as text, by LLVM's disassembler."""
 
+from __future__ import annotations
+
 import re
 import shutil
 import subprocess

@@ -5,6 +5,8 @@ Counters: AMD's ISA guides of CDNA 3, RDNA 3 and RDNA 4, chapter "Data dependenc
 checking"; the LLVM guide "User Guide for AMDGPU Backend", section "Memory Model".
 """
 
+from __future__ import annotations
+
 import ctypes
 import re
 

@@ -6,6 +6,8 @@ between guard zones. The waves of a block run one after the other from barrier t
 one block and last to first in the next. Races between them and missing waits fail the launch (races.py).
 """
 
+from __future__ import annotations
+
 import ctypes
 import itertools
 import subprocess
@@ -101,7 +103,7 @@ class Emulator:
             block.check_guards()
         self.instructions += executed.value
 
-    def _run(self, program: Program, block: "Block", wave: int, executed: ctypes.c_uint64) -> bool:
+    def _run(self, program: Program, block: Block, wave: int, executed: ctypes.c_uint64) -> bool:
         """Run a wave up to a barrier or its end; whether it has ended."""
         stopped = self.advance(program, block, wave, executed, _MOST_INSTRUCTIONS)
         if stopped == TOO_LONG:
@@ -114,7 +116,7 @@ class Emulator:
         return stopped == ENDED
 
     def advance(
-        self, program: Program, block: "Block", wave: int, executed: ctypes.c_uint64, limit: int
+        self, program: Program, block: Block, wave: int, executed: ctypes.c_uint64, limit: int
     ) -> int:
         """Run a wave up to a barrier or its end, or for so many instructions; why it stopped."""
         code, table = program.code, program.translated

@@ -5,6 +5,8 @@
 Source: AMD's ISA guides of CDNA 3, RDNA 3 and RDNA 4, the instructions' pseudocode.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Faults in machine code: instructions of a code object replaced by `s_nop`."""
 
+from __future__ import annotations
+
 import re
 import struct
 from collections.abc import Iterable

@@ -6,6 +6,8 @@ PyPI. It translates an instruction to C from AMD's own pseudocode and compiles i
 to get wrong is refused here or put right in repairs.py, so that no test passes or fails because of it.
 """
 
+from __future__ import annotations
+
 import ctypes
 import os
 import re
@@ -47,6 +49,9 @@ it."""
 
 _BARRIERS = ("S_BARRIER", "S_BARRIER_WAIT")
 
+_WIDTHS = {"B128": 16, "B96": 12, "B64": 8}
+"""Bytes of a lane; all other accesses to shared memory occupy a bank for 4."""
+
 _THREAD = ThreadPoolExecutor(max_workers=1)
 """Everything of tinygrad runs there: its cache of compiled code is a database that belongs to one thread."""
 
@@ -78,6 +83,17 @@ class Translated:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class SharedAccess:
+    """name: of the instruction. size: bytes of a lane at each of the offsets from what the vector register
+    `address` holds; none where lanes exchange values."""
+
+    name: str
+    size: int
+    offsets: tuple[int, ...]
+    address: int = 0
+
+
 class Translator:
     """Instructions of one target. It may be used from any thread."""
 
@@ -107,6 +123,24 @@ class Translator:
         """The instruction at an address of this process. Raises EmulatorError."""
         return _THREAD.submit(self._translate, address).result()
 
+    def shared_access(self, address: int) -> SharedAccess | None:
+        """How the instruction at an address reaches shared memory; None if it does not."""
+        return _THREAD.submit(self._shared_access, address).result()
+
+    def _shared_access(self, address: int) -> SharedAccess | None:
+        instruction: Any = self._emulator.decode_inst(ctypes.string_at(address, 16), self.family)
+        if type(instruction).__name__ != "DS":
+            return None
+        name = self._emulator._op_name(instruction)
+        if "PERMUTE" in name or "SWIZZLE" in name:
+            return SharedAccess(name, 0, ())
+        size = next((bytes_ for word, bytes_ in _WIDTHS.items() if word in name), 4)
+        first, second = int(instruction.offset0), int(instruction.offset1)
+        if "2ADDR" in name or "READ2" in name or "WRITE2" in name:
+            stride = size * (64 if "ST64" in name or "STRIDE64" in name else 1)
+            return SharedAccess(name, size, (first * stride, second * stride), _vector(instruction.addr))
+        return SharedAccess(name, size, (first | second << 8,), _vector(instruction.addr))
+
     def _translate(self, address: int) -> Translated:
         code = ctypes.string_at(address, 16)
         self._choose_target(self._target)
@@ -122,6 +156,11 @@ class Translator:
         except Exception as error:
             raise EmulatorError(f"cannot emulate {instruction!r} ({code[:8].hex()}): {error}") from error
         return Translated(runner.addr, tuple(program.arg.globals), name in _BARRIERS, repr(instruction))
+
+
+def _vector(register: Any) -> int:
+    """Its number among the vector registers."""
+    return int(register.offset) - 256
 
 
 @cache

@@ -5,6 +5,8 @@ The environment variable AMD_COMPILER names the compiler: clang-19, clang-22 or 
 clang-19, or a newer clang for targets that clang-19 does not know (scripts/amd_compilers.py).
 """
 
+from __future__ import annotations
+
 import os
 import tempfile
 from collections.abc import Sequence

@@ -5,6 +5,8 @@ The result does not depend on the order in which the waves of a block run. Not c
 between blocks, and operations that the emulator refuses (flat, atomics). races.h explains the method.
 """
 
+from __future__ import annotations
+
 import ctypes
 from functools import cache
 

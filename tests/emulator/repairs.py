@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the emulator gets wrong and our kernels need, put right in the running process."""
 
+from __future__ import annotations
+
 import functools
 import inspect
 from collections.abc import Callable

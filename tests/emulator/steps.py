@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Single steps of a program: built, run on a device with the memory that they work on, and compared."""
 
+from __future__ import annotations
+
 import ctypes
 from collections.abc import Callable, Mapping
 from typing import Any

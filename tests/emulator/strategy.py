@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The stand-in HIP runtime with kernels as real machine code: compiled offline, run in the emulator."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which compilers compile for a target."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """That the emulator sees what it is there to see."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from pathlib import Path
 

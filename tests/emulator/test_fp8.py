@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Products of e4m3 numbers as the machine code of the targets that multiply them, against numpy."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np
@@ -131,7 +133,9 @@ def test_a_norm_leaves_its_result_in_both_forms(device: Gpu, splits: int) -> Non
     factors = factors_of(width, 16.0)
     layer = layer_of(b, biases, 16.0, Activation.NONE)
     source, residual = made.rounded("a", 64, k, e4m3.E4m3Inputs(16.0)), made.matrix("skip", 64, width)
-    out = linear(made, layer, source, "x", residual=residual, after=After(norm), rounded=e4m3.E4m3Inputs(8.0))
+    out = linear(
+        made, layer, source, "out", residual=residual, after=After(norm), rounded=e4m3.E4m3Inputs(8.0)
+    )
     inputs = given(a) | {"skip": elements(skip, residual.stride, precision)}
     memory = run(device, made.program, inputs)
     x = (a @ b.T) * factors + biases + skip

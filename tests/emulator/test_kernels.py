@@ -4,6 +4,8 @@
 Products of e4m3 numbers are in test_fp8.py, norms that are left to others in test_left_norms.py.
 """
 
+from __future__ import annotations
+
 import numpy as np
 import pytest
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Layer norms that are left to those who read their rows, as machine code, against numpy."""
 
+from __future__ import annotations
+
 import numpy as np
 import pytest
 

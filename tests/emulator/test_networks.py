@@ -2,6 +2,8 @@
 """Whole networks as real machine code, through hip-python and all of the backend, against lc0's own outputs
 and against float64."""
 
+from __future__ import annotations
+
 import os
 from dataclasses import replace
 from pathlib import Path

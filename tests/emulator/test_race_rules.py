@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The rules of the check for races and missing waits, on a few instructions that nothing executes."""
 
+from __future__ import annotations
+
 import ctypes
 import shutil
 

@@ -4,6 +4,8 @@
 The other tests run with the same check, and so prove that it reports nothing in the kernels as they are.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -37,8 +37,17 @@ def build(folder: Path, *defines: str) -> Path:
         library = Path(temporary) / "rocm" / "lib"
         library.mkdir(parents=True)
         for name in NAMES:
-            flags = ["-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function"]
-            flags += ["-fPIC", "-shared", "-pthread"]
+            flags = [
+                "-std=c++20",
+                "-O2",
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+                "-Wno-unused-function",
+                "-fPIC",
+                "-shared",
+                "-pthread",
+            ]
             flags += [f"-D{define}" for define in defines]
             command = ["c++", *flags, str(_FOLDER / f"{name}.cc"), "-o", str(library / f"lib{name}.so")]
             done = subprocess.run(

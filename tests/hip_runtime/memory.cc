@@ -277,6 +277,34 @@ EXPORT int hipMemcpy(void* to, const void* from, std::size_t bytes, int kind) {
 
 EXPORT int hipMemcpyAsync(void* to, const void* from, std::size_t bytes, int kind, void* handle) {
   HIP_CALL("hipMemcpyAsync");
-  Stream* stream = find_stream(call, handle);
-  return stream ? copy(call, stream, to, from, bytes, kind, true) : INVALID_HANDLE;
+  int error = SUCCESS;
+  Stream* stream = find_stream(call, handle, error);
+  return stream ? copy(call, stream, to, from, bytes, kind, true) : error;
+}
+
+static int set_bytes(Call& call, Stream* stream, void* to, int value, std::size_t bytes) {
+  const std::string what = wrong_range(to, bytes, stream->device);
+  if (!what.empty()) return call.misuse(INVALID_VALUE, what);
+  Operation operation;
+  operation.body = [=] {
+    std::memset(to, value, bytes);
+    return (int)SUCCESS;
+  };
+  queue(call, stream, operation, "fill " + std::to_string(bytes));
+  return SUCCESS;
+}
+
+EXPORT int hipMemset(void* to, int value, std::size_t bytes) {
+  HIP_CALL("hipMemset");
+  if (const int error = call.refuse_while_capturing()) return error;
+  Stream* stream = runtime().devices[current_device()].default_stream;
+  if (const int error = set_bytes(call, stream, to, value, bytes)) return error;
+  return finish(call.lock(), stream, stream->queued);
+}
+
+EXPORT int hipMemsetAsync(void* to, int value, std::size_t bytes, void* handle) {
+  HIP_CALL("hipMemsetAsync");
+  int error = SUCCESS;
+  Stream* stream = find_stream(call, handle, error);
+  return stream ? set_bytes(call, stream, to, value, bytes) : error;
 }

@@ -80,10 +80,10 @@ std::size_t elf_bytes(const unsigned char* image) {
   return sections_at + (std::size_t)section_bytes * sections;
 }
 
-Graph* find_graph(Call& call, std::deque<Graph>& all, void* handle) {
+Graph* find_graph(Call& call, std::deque<Graph>& all, void* handle, int& error) {
   Graph* graph = find_handle(all, handle);
   if (!graph || !graph->alive) {
-    call.misuse(INVALID_HANDLE, graph ? "a graph that was destroyed" : "not a graph");
+    error = call.misuse(INVALID_HANDLE, graph ? "a graph that was destroyed" : "not a graph");
     return nullptr;
   }
   return graph;
@@ -129,6 +129,11 @@ using namespace standin;
 
 // --- devices
 
+EXPORT int hipInit(unsigned) {
+  HIP_CALL("hipInit");
+  return SUCCESS;
+}
+
 EXPORT int hipGetDeviceCount(int* count) {
   HIP_CALL("hipGetDeviceCount", false);
   *count = (int)runtime().devices.size();
@@ -143,8 +148,20 @@ EXPORT int hipSetDevice(int device) {
   return SUCCESS;
 }
 
+EXPORT int hipGetDevice(int* device) {
+  HIP_CALL("hipGetDevice", false);
+  *device = current_device();
+  return SUCCESS;
+}
+
 EXPORT int hipRuntimeGetVersion(int* version) {
   HIP_CALL("hipRuntimeGetVersion", false);
+  *version = runtime().version;
+  return SUCCESS;
+}
+
+EXPORT int hipDriverGetVersion(int* version) {
+  HIP_CALL("hipDriverGetVersion", false);
   *version = runtime().version;
   return SUCCESS;
 }
@@ -179,6 +196,13 @@ EXPORT int hipDeviceGetPCIBusId(char* text, int bytes, int index) {
 EXPORT const char* hipGetErrorName(int) {
   return "hipErrorUnknown";
 }
+EXPORT const char* hipGetErrorString(int) {
+  return "an error of the stand-in runtime";
+}
+EXPORT int hipGetLastError() {
+  return SUCCESS;
+}
+
 // --- modules
 
 EXPORT int hipModuleLoadData(void** handle, const void* image) {
@@ -233,8 +257,9 @@ EXPORT int hipModuleLaunchKernel(void* handle, unsigned grid_x, unsigned grid_y,
                                  unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                                  void* stream_handle, void** parameters, void** extra) {
   HIP_CALL("hipModuleLaunchKernel");
-  Stream* stream = find_stream(call, stream_handle);
-  if (!stream) return INVALID_HANDLE;
+  int error = SUCCESS;
+  Stream* stream = find_stream(call, stream_handle, error);
+  if (!stream) return error;
   Function* function = find_handle(runtime().functions, handle);
   if (!function || !function->module->alive)
     return call.misuse(INVALID_HANDLE, function ? "a kernel that was unloaded" : "not a kernel");
@@ -283,8 +308,9 @@ EXPORT int hipModuleLaunchKernel(void* handle, unsigned grid_x, unsigned grid_y,
 EXPORT int hipGraphInstantiateWithFlags(void** executable, void* handle, unsigned long long) {
   HIP_CALL("hipGraphInstantiateWithFlags");
   *executable = nullptr;
-  const Graph* graph = find_graph(call, runtime().graphs, handle);
-  if (!graph) return INVALID_HANDLE;
+  int error = SUCCESS;
+  const Graph* graph = find_graph(call, runtime().graphs, handle, error);
+  if (!graph) return error;
   runtime().executables.push_back(*graph);
   *executable = &runtime().executables.back();
   return SUCCESS;
@@ -292,10 +318,11 @@ EXPORT int hipGraphInstantiateWithFlags(void** executable, void* handle, unsigne
 
 EXPORT int hipGraphLaunch(void* handle, void* stream_handle) {
   HIP_CALL("hipGraphLaunch");
-  Stream* stream = find_stream(call, stream_handle);
-  if (!stream) return INVALID_HANDLE;
-  const Graph* graph = find_graph(call, runtime().executables, handle);
-  if (!graph) return INVALID_HANDLE;
+  int error = SUCCESS;
+  Stream* stream = find_stream(call, stream_handle, error);
+  if (!stream) return error;
+  const Graph* graph = find_graph(call, runtime().executables, handle, error);
+  if (!graph) return error;
   if (graph->device != stream->device) return call.misuse(INVALID_HANDLE, "a graph of another device");
   if (stream->capture) return call.misuse(CAPTURE_UNSUPPORTED, "a graph in a graph");
   Operation operation;
@@ -306,15 +333,17 @@ EXPORT int hipGraphLaunch(void* handle, void* stream_handle) {
 
 EXPORT int hipGraphDestroy(void* handle) {
   HIP_CALL("hipGraphDestroy", false);
-  Graph* graph = find_graph(call, runtime().graphs, handle);
+  int error = SUCCESS;
+  Graph* graph = find_graph(call, runtime().graphs, handle, error);
   if (graph) graph->alive = false;
-  return graph ? SUCCESS : INVALID_HANDLE;
+  return error;
 }
 
 EXPORT int hipGraphExecDestroy(void* handle) {
   HIP_CALL("hipGraphExecDestroy", false);
-  Graph* graph = find_graph(call, runtime().executables, handle);
-  if (!graph) return INVALID_HANDLE;
+  int error = SUCCESS;
+  Graph* graph = find_graph(call, runtime().executables, handle, error);
+  if (!graph) return error;
   finish_device(call.lock(), graph->device);
   graph->alive = false;
   graph->nodes.clear();

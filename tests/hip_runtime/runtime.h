@@ -80,6 +80,7 @@ struct Event {
   bool timing;
   bool alive = true;
   MarkerRef recorded{};
+  bool asked = false;  // whether it has happened, since it was recorded
   Capture* capture = nullptr;
   std::set<int> captured_after{};
 };
@@ -216,8 +217,8 @@ void check_guards(const Block& block);
 void forget_memory();
 
 // --- streams.cc
-// The stream of a handle (null: the device's own), or null for an invalid one.
-Stream* find_stream(Call& call, void* handle);
+// The stream of a handle (null: the device's own), or null with `error` set.
+Stream* find_stream(Call& call, void* handle, int& error);
 void queue(Call& call, Stream* stream, Operation operation, const std::string& what);
 // Returns when everything up to the ticket has run, with the device's error.
 int finish(Lock& lock, Stream* stream, uint64_t ticket);

@@ -75,10 +75,10 @@ void run_some(Lock& lock) {
   }
 }
 
-Event* find_event(Call& call, void* handle) {
+Event* find_event(Call& call, void* handle, int& error) {
   Event* event = find_handle(runtime().events, handle);
   if (!event || !event->alive) {
-    call.misuse(INVALID_HANDLE, event ? "an event that was destroyed" : "not an event");
+    error = call.misuse(INVALID_HANDLE, event ? "an event that was destroyed" : "not an event");
     return nullptr;
   }
   return event;
@@ -100,17 +100,17 @@ Stream* new_stream(int device) {
   return &r.streams.back();
 }
 
-Stream* find_stream(Call& call, void* handle) {
+Stream* find_stream(Call& call, void* handle, int& error) {
   Runtime& r = runtime();
   if (!handle) return r.devices[current_device()].default_stream;
   Stream* stream = find_handle(r.streams, handle);
   if (!stream || !stream->alive) {
-    call.misuse(INVALID_HANDLE, stream ? "a stream that was destroyed" : "not a stream");
+    error = call.misuse(INVALID_HANDLE, stream ? "a stream that was destroyed" : "not a stream");
     return nullptr;
   }
   if (stream->device != current_device()) {
-    call.misuse(INVALID_HANDLE, "a stream of device " + std::to_string(stream->device) +
-                                    " while the thread uses " + std::to_string(current_device()));
+    error = call.misuse(INVALID_HANDLE, "a stream of device " + std::to_string(stream->device) +
+                                            " while the thread uses " + std::to_string(current_device()));
     return nullptr;
   }
   return stream;
@@ -168,10 +168,15 @@ EXPORT int hipStreamCreateWithFlags(void** handle, unsigned) {
   return SUCCESS;
 }
 
+EXPORT int hipStreamCreate(void** handle) {
+  return hipStreamCreateWithFlags(handle, 0);
+}
+
 EXPORT int hipStreamDestroy(void* handle) {
   HIP_CALL("hipStreamDestroy", false);
-  Stream* stream = find_stream(call, handle);
-  if (!stream) return INVALID_HANDLE;
+  int error = SUCCESS;
+  Stream* stream = find_stream(call, handle, error);
+  if (!stream) return error;
   if (!handle) return call.misuse(INVALID_HANDLE, "the default stream");
   if (stream->capture) return call.misuse(INVALID_HANDLE, "a stream that is capturing");
   finish(call.lock(), stream, stream->queued);
@@ -181,10 +186,19 @@ EXPORT int hipStreamDestroy(void* handle) {
 
 EXPORT int hipStreamSynchronize(void* handle) {
   HIP_CALL("hipStreamSynchronize");
-  Stream* stream = find_stream(call, handle);
-  if (!stream) return INVALID_HANDLE;
-  if (const int error = call.refuse_while_capturing()) return error;
+  int error = SUCCESS;
+  Stream* stream = find_stream(call, handle, error);
+  if (!stream) return error;
+  if ((error = call.refuse_while_capturing())) return error;
   return finish(call.lock(), stream, stream->queued);
+}
+
+EXPORT int hipStreamQuery(void* handle) {
+  HIP_CALL("hipStreamQuery");
+  int error = SUCCESS;
+  Stream* stream = find_stream(call, handle, error);
+  if (!stream) return error;
+  return stream->completed == stream->queued ? SUCCESS : NOT_READY;
 }
 
 EXPORT int hipDeviceSynchronize() {
@@ -195,9 +209,10 @@ EXPORT int hipDeviceSynchronize() {
 
 EXPORT int hipStreamWaitEvent(void* stream_handle, void* event_handle, unsigned) {
   HIP_CALL("hipStreamWaitEvent");
-  Stream* stream = find_stream(call, stream_handle);
-  Event* event = stream ? find_event(call, event_handle) : nullptr;
-  if (!event) return INVALID_HANDLE;
+  int error = SUCCESS;
+  Stream* stream = find_stream(call, stream_handle, error);
+  Event* event = stream ? find_event(call, event_handle, error) : nullptr;
+  if (!event) return error;
   if (event->capture) {
     // The stream takes part in the capture from here on.
     if (!event->capture->origin) return call.misuse(INVALID_VALUE, "an event of a capture that has ended");
@@ -218,8 +233,9 @@ EXPORT int hipStreamWaitEvent(void* stream_handle, void* event_handle, unsigned)
 // Runs a function of the host in a stream's order; what stands in for a library's kernels uses it.
 EXPORT int hipLaunchHostFunc(void* handle, void (*function)(void*), void* data) {
   HIP_CALL("hipLaunchHostFunc");
-  Stream* stream = find_stream(call, handle);
-  if (!stream) return INVALID_HANDLE;
+  int error = SUCCESS;
+  Stream* stream = find_stream(call, handle, error);
+  if (!stream) return error;
   Operation operation;
   operation.body = [=] {
     function(data);
@@ -239,22 +255,29 @@ EXPORT int hipEventCreateWithFlags(void** handle, unsigned flags) {
   return SUCCESS;
 }
 
+EXPORT int hipEventCreate(void** handle) {
+  return hipEventCreateWithFlags(handle, 0);
+}
+
 EXPORT int hipEventDestroy(void* handle) {
   HIP_CALL("hipEventDestroy", false);
-  Event* event = find_event(call, handle);
-  if (!event) return INVALID_HANDLE;
+  int error = SUCCESS;
+  Event* event = find_event(call, handle, error);
+  if (!event) return error;
   event->alive = false;
   return SUCCESS;
 }
 
 EXPORT int hipEventRecord(void* event_handle, void* stream_handle) {
   HIP_CALL("hipEventRecord");
-  Stream* stream = find_stream(call, stream_handle);
-  Event* event = stream ? find_event(call, event_handle) : nullptr;
-  if (!event) return INVALID_HANDLE;
+  int error = SUCCESS;
+  Stream* stream = find_stream(call, stream_handle, error);
+  Event* event = stream ? find_event(call, event_handle, error) : nullptr;
+  if (!event) return error;
   if (event->device != stream->device) return call.misuse(INVALID_HANDLE, "event and stream of two devices");
   event->capture = stream->capture;
   event->recorded = nullptr;
+  event->asked = false;
   if (stream->capture) {
     event->captured_after = stream->capture->ends[stream];
     return SUCCESS;
@@ -268,19 +291,36 @@ EXPORT int hipEventRecord(void* event_handle, void* stream_handle) {
 
 EXPORT int hipEventSynchronize(void* handle) {
   HIP_CALL("hipEventSynchronize");
-  Event* event = find_event(call, handle);
-  if (!event) return INVALID_HANDLE;
+  int error = SUCCESS;
+  Event* event = find_event(call, handle, error);
+  if (!event) return error;
   if (event->capture) return call.misuse(CAPTURED_EVENT, "an event of a capture");
   if (!event->recorded) return call.misuse(SUCCESS, "an event that was never recorded: waits for nothing");
   const MarkerRef marker = event->recorded;
   return finish(call.lock(), marker->stream, marker->ticket);
 }
 
+EXPORT int hipEventQuery(void* handle) {
+  HIP_CALL("hipEventQuery");
+  int error = SUCCESS;
+  Event* event = find_event(call, handle, error);
+  if (!event) return error;
+  if (!event->recorded || event->recorded->done) return SUCCESS;
+  // Nothing goes on by itself here: who asks once more has waited.
+  if (!event->asked) {
+    event->asked = true;
+    return NOT_READY;
+  }
+  const MarkerRef marker = event->recorded;
+  return finish(call.lock(), marker->stream, marker->ticket);
+}
+
 EXPORT int hipEventElapsedTime(float* milliseconds, void* start_handle, void* end_handle) {
   HIP_CALL("hipEventElapsedTime");
-  Event* start = find_event(call, start_handle);
-  Event* end = start ? find_event(call, end_handle) : nullptr;
-  if (!end) return INVALID_HANDLE;
+  int error = SUCCESS;
+  Event* start = find_event(call, start_handle, error);
+  Event* end = start ? find_event(call, end_handle, error) : nullptr;
+  if (!end) return error;
   if (!start->timing || !end->timing) return call.misuse(INVALID_HANDLE, "an event made without timing");
   if (!start->recorded || !end->recorded)
     return call.misuse(INVALID_HANDLE, "an event that was never recorded");
@@ -294,8 +334,9 @@ EXPORT int hipEventElapsedTime(float* milliseconds, void* start_handle, void* en
 
 EXPORT int hipStreamBeginCapture(void* handle, int) {
   HIP_CALL("hipStreamBeginCapture");
-  Stream* stream = find_stream(call, handle);
-  if (!stream) return INVALID_HANDLE;
+  int error = SUCCESS;
+  Stream* stream = find_stream(call, handle, error);
+  if (!stream) return error;
   if (!handle) return call.misuse(CAPTURE_UNSUPPORTED, "the default stream cannot be captured");
   if (stream->capture) return call.misuse(ILLEGAL_STATE, "the stream is being captured already");
   runtime().captures.push_back(Capture{.origin = stream, .thread = std::this_thread::get_id()});
@@ -306,16 +347,18 @@ EXPORT int hipStreamBeginCapture(void* handle, int) {
 
 EXPORT int hipStreamIsCapturing(void* handle, int* status) {
   HIP_CALL("hipStreamIsCapturing");
-  const Stream* stream = find_stream(call, handle);
+  int error = SUCCESS;
+  const Stream* stream = find_stream(call, handle, error);
   if (stream) *status = stream->capture != nullptr;
-  return stream ? SUCCESS : INVALID_HANDLE;
+  return error;
 }
 
 EXPORT int hipStreamEndCapture(void* handle, void** graph) {
   Call call("hipStreamEndCapture");
   *graph = nullptr;
-  Stream* stream = find_stream(call, handle);
-  if (!stream) return INVALID_HANDLE;
+  int error = SUCCESS;
+  Stream* stream = find_stream(call, handle, error);
+  if (!stream) return error;
   Capture* capture = stream->capture;
   if (!capture) return call.misuse(ILLEGAL_STATE, "the stream is not being captured");
   if (capture->origin != stream)
