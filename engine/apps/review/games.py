@@ -169,7 +169,7 @@ def finished(
     result, values = game.headers.get("Result", "*"), [each.expected for each in scores]
     result = result if seen == moves else "*"
     lost = decisive(values, result, board.turn)
-    if lost is not None and (lost in unclear or slid(loser_of(values, result), lost, unclear)):
+    if lost is not None and (lost in unclear or slid(loser_of(values, result), lost)):
         lost = None
     return GameReview(
         number=source.number,

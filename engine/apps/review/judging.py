@@ -303,14 +303,12 @@ def lost_with(loser: Sequence[float], first: bool) -> int | None:
     return found
 
 
-def slid(loser: Sequence[float], ply: int, unclear: Collection[int] = ()) -> bool:
-    """Return True if the loser was below HELD before a move, and no clear mistake explains it.
-
-    Then the searches overlooked something earlier, and the move may not be the one that lost the game.
-    """
-    start = next((each for each in range(ply, -1, -1) if loser[each] >= LEVEL), 0)
-    own = [loser[each] - loser[each + 1] for each in range(ply - 2, start - 1, -2) if each not in unclear]
-    return loser[ply] < HELD and max(own, default=0.0) < MISTAKE
+def slid(loser: Sequence[float], ply: int) -> bool:
+    """Return True if the loser was below HELD before a move, and had lost more since it was level than by the
+    move. Then several moves lost the game."""
+    level = next((each for each in range(ply, -1, -1) if loser[each] >= LEVEL), 0)
+    before = min(DRAWN, loser[level]) - loser[ply]
+    return loser[ply] < HELD and before > loser[ply] - loser[ply + 1]
 
 
 def loser_of(expected_scores: Sequence[float], result: str) -> list[float]:
