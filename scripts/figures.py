@@ -66,12 +66,19 @@ def levels(read: Read, strong: bool) -> bytes:
     return repr([row for row in rows if (int(row[0]) > 2300) == strong]).encode()
 
 
+def review(read: Read) -> bytes:
+    """Return the scale, thresholds and searches of reviews."""
+    texts = [read(f"engine/apps/review/{name}.py").decode() for name in ("scale", "judging", "searching")]
+    return repr(re.findall(r"^[A-Z_]+(?:, [A-Z_]+)* = .+$", "\n".join(texts), re.MULTILINE)).encode()
+
+
 def digests(read: Read, kernel_files: list[str]) -> dict[str, str]:
     """Return the digests of what figures depend on."""
     folder = "evaluator/networks/wavefront"
     contents = {
         "wavefront-cpu": read(f"{folder}-cpu.pb.gz"),
         "wavefront-gpu": read(f"{folder}-gpu.pb.gz"),
+        "review": review(read),
         "roundings": read(f"{folder}-cpu.int8.npz") + read(f"{folder}-gpu.int8.npz"),
         "kernels": kernels(read, kernel_files),
         "search": search(read),

@@ -201,7 +201,7 @@ def reviewed(pgn: str, folder: Path, arguments: Sequence[str]) -> list[dict[str,
 
 
 def known(reviews: Sequence[dict[str, Any]]) -> int:
-    """Print the verdicts of reviews of KNOWN beside the world's. Return how many name another move."""
+    """Print the verdicts of reviews of KNOWN and the world's. Return how many name another move."""
     others = 0
     for review in reviews:
         headers = review["headers"]

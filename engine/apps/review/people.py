@@ -23,7 +23,7 @@ LEAST_RATING, MOST_RATING = 1100, 1900
 
 WARMTH, WARMTH_PER_POINT = 1.55, -0.0008
 """Temperature of the policy for UNRATED, and its change with the rating: fitted to the policies of maia-1100,
-maia-1500 and maia-1900 on 262 marked moves of the games of benchmarks.strength.review_marks."""
+maia-1500 and maia-1900 on 262 marked moves of 140 games (benchmarks/RESULTS.md, Reviews)."""
 
 ESTIMATE_ERROR = 0.14
 """Mean error of the share of a marked or best move then."""

@@ -68,7 +68,7 @@ GAME_POSITIONS = 8
 last, ten times as long, only a few."""
 
 NETWORK, NETWORK_NODES = "wavefront-gpu", 400
-"""Network of reviews by default from so many nodes on, on every device: it judges better (RESULTS.md)."""
+"""Default network of reviews, and its least nodes, on every device: it judges better (RESULTS.md)."""
 
 RESULTS = {"white_won": (1.0, 0.0, 0.0), "draw": (0.0, 1.0, 0.0), "black_won": (0.0, 0.0, 1.0)}
 
