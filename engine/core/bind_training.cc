@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Python binding for training: encodes all positions of a game at once.
+// Python binding for training: encodes the positions of many games at once.
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -32,8 +34,8 @@ using Codes = nb::ndarray<const uint16_t, nb::ndim<2>, nb::c_contig, nb::device:
 
 constexpr uint8_t kNotAsked = 255;  // larger than any place: no position has 255 legal moves
 
-// The results of `encode_line` before conversion to arrays.
-struct Line {
+// The results of `encode_games` before conversion to arrays.
+struct Rows {
   std::vector<uint8_t> positions;
   std::vector<int8_t> transforms;
   std::vector<uint64_t> keys;
@@ -41,6 +43,7 @@ struct Line {
   std::vector<uint16_t> policy;
   std::vector<uint16_t> codes;
   std::vector<uint8_t> places;
+  std::vector<uint32_t> plies;
 };
 
 std::string code_text(uint16_t code) {
@@ -68,126 +71,160 @@ int place_of(const Position& position, const MoveList& legal, uint16_t code) {
   return -1;
 }
 
-class LineEncoder {
+class RowEncoder {
  public:
-  // name: of a position in messages.
-  LineEncoder(const char* name, InputFormat format, HistoryFill fill, size_t positions, size_t asked)
-      : name_(name), format_(format), fill_(fill), asked_(asked) {
-    line.positions.resize(positions * sizeof(EncodedPosition));
-    line.places.reserve(positions * asked);
+  RowEncoder(InputFormat format, HistoryFill fill, size_t positions, size_t asked)
+      : format_(format), fill_(fill), asked_(asked) {
+    rows.positions.resize(positions * sizeof(EncodedPosition));
+    rows.places.reserve(positions * asked);
   }
 
-  // Encodes the current position, and leaves its legal moves in `legal`.
+  void find_moves(const Position& position) {
+    legal.clear();
+    position.legal_moves(legal);
+  }
+
+  // Encodes the current position, whose moves `legal` holds.
   void encode_current(const History& history, const uint16_t* asked) {
     EncodedPosition encoded;
     const Position& position = history.current();
     const int transform = encode(history, format_, fill_, encoded);
-    std::memcpy(&line.positions[count_++ * sizeof(encoded)], &encoded, sizeof(encoded));
-    line.transforms.push_back(int8_t(transform));
-    line.keys.push_back(position.key());
-    legal.clear();
-    position.legal_moves(legal);
+    std::memcpy(&rows.positions[rows.keys.size() * sizeof(encoded)], &encoded, sizeof(encoded));
+    rows.transforms.push_back(int8_t(transform));
+    rows.keys.push_back(position.key());
+    rows.plies.push_back(uint32_t(position.ply()));
     for (const Move move : legal) {
-      line.policy.push_back(policy_index(move, position.side_to_move(), transform));
-      line.codes.push_back(move.raw());
+      rows.policy.push_back(policy_index(move, position.side_to_move(), transform));
+      rows.codes.push_back(move.raw());
     }
-    line.move_offsets.push_back(uint32_t(line.policy.size()));
+    rows.move_offsets.push_back(uint32_t(rows.policy.size()));
     for (size_t k = 0; k < asked_; ++k) {
-      line.places.push_back(asked[k] ? uint8_t(place(position, asked[k])) : kNotAsked);
+      rows.places.push_back(asked[k] ? uint8_t(place(position, asked[k])) : kNotAsked);
     }
   }
 
-  // Returns the index of a move in `legal`, the legal moves of the current position.
+  // Returns the index of a move in `legal`, the legal moves of the position.
   int place(const Position& position, uint16_t code) const {
     const int found = place_of(position, legal, code);
     if (found < 0) {
-      throw std::invalid_argument(name_ + (" " + std::to_string(count_ - 1)) + ": the move " +
-                                  code_text(code) + " is not legal in " + to_fen(position, false));
+      throw std::invalid_argument("the move " + code_text(code) + " is not legal in " +
+                                  to_fen(position, false));
     }
     return found;
   }
 
   MoveList legal;
-  Line line;
+  Rows rows;
 
  private:
-  std::string name_;
   InputFormat format_;
   HistoryFill fill_;
   size_t asked_;
-  size_t count_ = 0;
 };
 
-auto encode_line(const Game& start, const Column<uint16_t>& moves, const Column<uint32_t>& branch_at,
-                 const Column<uint16_t>& branch_moves, const Codes& asked, int input_format,
-                 const nb::str& history_fill) {
+auto encode_games(const std::vector<std::string>& fens, const Column<uint8_t>& chess960,
+                  const Column<uint16_t>& plies, const Column<uint16_t>& prefix,
+                  const Column<uint16_t>& moves, const Column<uint32_t>& branch_at,
+                  const Column<uint16_t>& branch_moves, const Codes& asked, int input_format,
+                  const nb::str& history_fill) {
   const InputFormat format = checked_format(input_format);
   const HistoryFill fill = checked_fill(history_fill);
-  const size_t length = moves.shape(0);
+  const size_t games = fens.size();
   const size_t branches = branch_at.shape(0);
-  const size_t total = length + branches;
+  if (chess960.shape(0) != games || plies.shape(0) != games || prefix.shape(0) != games) {
+    throw std::invalid_argument("the games' columns differ in length");
+  }
+  size_t played = 0;
+  size_t samples = 0;
+  for (size_t g = 0; g < games; ++g) {
+    if (prefix(g) > plies(g)) throw std::invalid_argument("a prefix is longer than its game");
+    played += plies(g);
+    samples += size_t(plies(g) - prefix(g));
+  }
+  if (moves.shape(0) != played) throw std::invalid_argument("moves are not as many as the plies");
   if (branch_moves.shape(0) != branches) throw std::invalid_argument("branch_at and branch_moves differ");
-  if (asked.shape(0) != total) throw std::invalid_argument("asked has not one row for each position");
+  if (asked.shape(0) != samples + branches) {
+    throw std::invalid_argument("asked has not one row for each position");
+  }
   for (size_t b = 0; b < branches; ++b) {
-    if (branch_at(b) >= length || (b && branch_at(b) < branch_at(b - 1))) {
+    if (branch_at(b) >= samples || (b && branch_at(b) < branch_at(b - 1))) {
       throw std::invalid_argument("branch_at is not ascending, or beyond the last position");
     }
   }
   const size_t width = asked.shape(1);
-  LineEncoder main("position", format, fill, length, width);
-  LineEncoder side("branch", format, fill, branches, width);
+  RowEncoder along(format, fill, samples, width);
+  RowEncoder beside(format, fill, branches, width);
   {
     nb::gil_scoped_release release;
-    History history = start.history;
-    const uint16_t* row = asked.data();
-    const uint16_t* branch_row = asked.data() + length * width;
+    const uint16_t* move = moves.data();
+    size_t row = 0;
     size_t next = 0;
-    for (size_t i = 0; i < length; ++i) {
-      main.encode_current(history, row + i * width);
-      const Position position = history.current();
-      for (; next < branches && branch_at(next) == i; ++next) {
-        history.push(main.legal[main.place(position, branch_moves(next))]);
-        side.encode_current(history, branch_row + next * width);
-        history.pop();
+    for (size_t g = 0; g < games; ++g) {
+      std::string name;
+      try {
+        History history = Game(fens[g], chess960(g) != 0).history;
+        for (size_t i = 0; i < plies(g); ++i, ++move) {
+          name = "position " + std::to_string(i) + ": ";
+          along.find_moves(history.current());
+          if (i >= prefix(g)) {
+            along.encode_current(history, asked.data() + row * width);
+            const Position position = history.current();
+            for (; next < branches && branch_at(next) == row; ++next) {
+              history.push(along.legal[along.place(position, branch_moves(next))]);
+              beside.find_moves(history.current());
+              beside.encode_current(history, asked.data() + (samples + next) * width);
+              history.pop();
+            }
+            ++row;
+          }
+          history.push(along.legal[along.place(history.current(), *move)]);
+        }
+      } catch (const std::invalid_argument& error) {
+        throw std::invalid_argument("game " + std::to_string(g) + ": " + name + error.what());
       }
-      history.push(main.legal[main.place(position, moves(i))]);
     }
   }
-  Line& line = main.line;
+  Rows& rows = along.rows;
   const auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
-  append(line.positions, side.line.positions);
-  append(line.transforms, side.line.transforms);
-  append(line.keys, side.line.keys);
-  for (size_t b = 1; b < side.line.move_offsets.size(); ++b) {
-    line.move_offsets.push_back(uint32_t(line.policy.size()) + side.line.move_offsets[b]);
+  append(rows.positions, beside.rows.positions);
+  append(rows.transforms, beside.rows.transforms);
+  append(rows.keys, beside.rows.keys);
+  append(rows.plies, beside.rows.plies);
+  for (size_t b = 1; b < beside.rows.move_offsets.size(); ++b) {
+    rows.move_offsets.push_back(uint32_t(rows.policy.size()) + beside.rows.move_offsets[b]);
   }
-  append(line.policy, side.line.policy);
-  append(line.codes, side.line.codes);
-  append(line.places, side.line.places);
-  const size_t count = line.policy.size();
+  append(rows.policy, beside.rows.policy);
+  append(rows.codes, beside.rows.codes);
+  append(rows.places, beside.rows.places);
+  const size_t count = rows.policy.size();
+  const size_t total = samples + branches;
   return std::make_tuple(
-      owned_array(std::move(line.positions), total, sizeof(EncodedPosition)),
-      owned_array(std::move(line.transforms), total), owned_array(std::move(line.keys), total),
-      owned_array(std::move(line.move_offsets), total + 1), owned_array(std::move(line.policy), count),
-      owned_array(std::move(line.codes), count), owned_array(std::move(line.places), total, width));
+      owned_array(std::move(rows.positions), total, sizeof(EncodedPosition)),
+      owned_array(std::move(rows.transforms), total), owned_array(std::move(rows.keys), total),
+      owned_array(std::move(rows.move_offsets), total + 1), owned_array(std::move(rows.policy), count),
+      owned_array(std::move(rows.codes), count), owned_array(std::move(rows.places), total, width),
+      owned_array(std::move(rows.plies), total));
 }
 
 }  // namespace
 
 void bind_training(nb::module_& module) {
-  module.def("encode_line", &encode_line, "start"_a, "moves"_a, "branch_at"_a, "branch_moves"_a, "asked"_a,
-             "input_format"_a, "history_fill"_a,
-             R"(Play moves from a game's current position and encode the position before each, and branches.
+  module.def("encode_games", &encode_games, "fens"_a, "chess960"_a, "plies"_a, "prefix"_a, "moves"_a,
+             "branch_at"_a, "branch_moves"_a, "asked"_a, "input_format"_a, "history_fill"_a,
+             R"(Play the moves of games and encode the positions before them, and branches.
 
-moves: uint16 [n], codes from | to << 6 | promotion << 12 (none, knight, bishop, rook, queen), castling as the
-king's two-square move or as king takes rook. branch_at: uint32 [b], ascending: in these positions (0 to n - 1)
-branch_moves, uint16 [b], are played, too. Rows n to n + b - 1 of all results are for the positions after them.
+fens: the games' starts. chess960: uint8 [g]. plies, prefix: uint16 [g], number of a game's moves, and of the
+first ones whose positions are only history. moves: uint16 [sum of plies], codes from | to << 6 | promotion << 12
+(none, knight, bishop, rook, queen), castling as the king's two-square move or as king takes rook. The n rows are
+the other positions before moves. branch_at: uint32 [b], ascending: in these rows branch_moves, uint16 [b], are
+played, too. Rows n to n + b - 1 of all results are for the positions after them.
 asked: uint16 [n + b, k], codes of moves whose place among the legal moves is requested, 0 for none.
 
 Returns (positions uint8 [n + b, 904], transforms int8 [n + b], keys uint64 [n + b] (as Game.key), move_offsets
-uint32 [n + b + 1], policy uint16 [m], codes uint16 [m], places uint8 [n + b, k]): see `encode`. codes: of the
-legal moves (castling is king takes rook), parallel to their policy indices. places: 255 for no move.
-`start` is not changed. Releases the GIL. Raises ValueError with the position for an illegal move.)");
+uint32 [n + b + 1], policy uint16 [m], codes uint16 [m], places uint8 [n + b, k], plies uint32 [n + b] (as
+Game.ply)): see `encode`. codes: of the legal moves (castling is king takes rook), parallel to their policy
+indices. places: 255 for no move. Releases the GIL. Raises ValueError with game and position for an illegal
+move, and with the game for an illegal start.)");
 }
 
 }  // namespace wavefront::engine

@@ -46,12 +46,7 @@ class Emulation(standin.Strategy):
         return Function(target, program, name)
 
     def launch(
-        self,
-        function: Function,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
-        shared_bytes: int,
-        arguments: bytes,
+        self, function: Function, grid: standin.Size, block: standin.Size, shared_bytes: int, arguments: bytes
     ) -> None:
         target, program, name = function
         threads = block[0] * block[1] * block[2]

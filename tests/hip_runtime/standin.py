@@ -17,6 +17,7 @@ import subprocess
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int, c_size_t, c_uint, c_void_p
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -29,28 +30,13 @@ RUNTIME_SOURCES = ("control.cc", "memory.cc", "streams.cc", "modules.cc", "fiber
 COMPILATION_FAILED, NO_BINARY_FOR_GPU, NOT_FOUND, LAUNCH_FAILURE = 6, 209, 500, 719
 """What a Strategy's functions may answer instead of 0."""
 
-_COMPILE = ctypes.CFUNCTYPE(
-    ctypes.c_int,
-    ctypes.c_char_p,
-    ctypes.c_char_p,
-    ctypes.POINTER(ctypes.c_char_p),
-    ctypes.c_int,
-    ctypes.c_void_p,
-)
-_LOAD = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p)
-)
-_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p))
-_LAUNCH = ctypes.CFUNCTYPE(
-    ctypes.c_int,
-    ctypes.c_void_p,
-    ctypes.POINTER(ctypes.c_uint),
-    ctypes.POINTER(ctypes.c_uint),
-    ctypes.c_uint,
-    ctypes.c_void_p,
-    ctypes.c_size_t,
-)
-_UNLOAD = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_COMPILE = CFUNCTYPE(c_int, c_char_p, c_char_p, POINTER(c_char_p), c_int, c_void_p)
+_LOAD = CFUNCTYPE(c_int, c_void_p, c_size_t, c_char_p, POINTER(c_void_p))
+_FUNCTION = CFUNCTYPE(c_int, c_void_p, c_char_p, POINTER(c_void_p))
+_LAUNCH = CFUNCTYPE(c_int, c_void_p, POINTER(c_uint), POINTER(c_uint), c_uint, c_void_p, c_size_t)
+_UNLOAD = CFUNCTYPE(None, c_void_p)
+
+Size = tuple[int, int, int]
 
 
 class _CStrategy(ctypes.Structure):
@@ -84,14 +70,7 @@ class Strategy(ABC):
         """A kernel of a module."""
 
     @abstractmethod
-    def launch(
-        self,
-        function: Any,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
-        shared_bytes: int,
-        arguments: bytes,
-    ) -> None:
+    def launch(self, function: Any, grid: Size, block: Size, shared_bytes: int, arguments: bytes) -> None:
         """Run a kernel to its end. arguments: packed, addresses of this process among them."""
 
 
@@ -113,13 +92,8 @@ class Runtime:
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
         self._kept: Any = None
-        library.standin_report.restype = ctypes.c_char_p
-        library.standin_deliver.argtypes = (
-            ctypes.c_void_p,
-            ctypes.c_char_p,
-            ctypes.c_size_t,
-            ctypes.c_char_p,
-        )
+        library.standin_report.restype = c_char_p
+        library.standin_deliver.argtypes = (c_void_p, c_char_p, c_size_t, c_char_p)
 
     def reset(self, devices: str = "gfx1100", *, order: str = "lazy", version: int = 71500000) -> None:
         """Forget everything and be a machine with these devices, as standin.h writes them."""

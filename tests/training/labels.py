@@ -2,10 +2,11 @@
 """Labelled games for tests: random play, with scores that follow a rule, so that something can be learnt."""
 
 import random
+from typing import Any
 
 import numpy as np
 
-from engine._core import Game
+from engine._core import Game, encode_games
 from engine.apps.shards.move_codes import move_code
 from engine.apps.shards.shard import Shard
 
@@ -18,6 +19,12 @@ def random_game(seed: int, plies: int, fen: str | None = None) -> Game:
     while len(game.moves()) < plies and game.result()[0] == "undecided":
         game.push_uci(rng.choice(game.legal_moves()))
     return game
+
+
+def encode_line(start: Game, moves: Any, at: Any, branch: Any, asked: Any, *how: Any) -> tuple[Any, ...]:
+    """`encode_games` of one game without a prefix."""
+    counts = np.array([len(moves)], np.uint16), np.zeros(1, np.uint16)
+    return encode_games([start.fen()], np.zeros(1, np.uint8), *counts, moves, at, branch, asked, *how)
 
 
 def position_labels(game: Game) -> tuple[list[int], list[int]]:

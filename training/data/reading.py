@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine._core import Game, Tablebases, encode_line
+from engine._core import Tablebases, encode_games
 from engine.apps.shards import (
     NAT_STEPS,
     NO_SHARE,
@@ -37,8 +37,6 @@ from training.errors import TrainingError
 
 UNDECIDED = 3
 """Result of a game whose end is unknown."""
-
-NO_BRANCHES = (np.zeros(0, np.uint32), np.zeros(0, np.uint16))
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,65 +276,30 @@ def played_through(
     if not shard.games:
         raise ShardError("there are no games in it")
     columns = shard.columns
-    plies, prefix = columns["plies"].astype(np.int64), columns["prefix"].astype(np.int64)
-    first_move = np.cumsum(plies) - plies
-    samples = plies - prefix
-    first_sample = np.cumsum(samples) - samples
-    total = int(samples.sum())
-    at = columns["branch_at"].astype(np.int64) if shard.kind == "labels" else np.zeros(0, np.int64)
-    first_branch = np.searchsorted(at, np.append(first_sample, total))
-    along, beside = [], []
-    for game, fen in enumerate(shard.fens()):
-        branches = slice(first_branch[game], first_branch[game + 1])
-        sampled = slice(first_sample[game], first_sample[game] + samples[game])
-        wanted = np.zeros((plies[game] + branches.stop - branches.start, asked.shape[1]), np.uint16)
-        wanted[prefix[game] : plies[game]] = asked[sampled]
-        wanted[plies[game] :] = asked[total:][branches]
-        leaving = NO_BRANCHES
-        if branches.stop > branches.start:
-            offset = first_sample[game] - prefix[game]
-            leaving = ((at[branches] - offset).astype(np.uint32), columns["branch_move"][branches])
-        moves = columns["moves"][first_move[game] : first_move[game] + plies[game]]
-        try:
-            start = Game(fen, bool(columns["chess960"][game]))
-            line = encode_line(start, moves, *leaving, wanted, input_format, "fen_only")
-        except ValueError as error:
-            raise ShardError(f"game {game}: {error}") from None
-        along.append(_piece(line, int(prefix[game]), int(plies[game]), start.ply))
-        beside.append(_piece(line, int(plies[game]), len(wanted), start.ply))
-    game_of = np.repeat(np.arange(len(plies)), samples)
-    branch_game = np.repeat(np.arange(len(plies)), np.diff(first_branch))
-    parts = along + beside
-    positions, keys, counts, policy, places = (np.concatenate([part[i] for part in parts]) for i in range(5))
-    start_ply = np.array([part[5] for part in along], np.int64)
-    ply_in_game = prefix[game_of] + np.arange(total) - first_sample[game_of]
-    ply = np.concatenate([start_ply[game_of] + ply_in_game, start_ply[branch_game] + ply_in_game[at] + 1])
+    labels = shard.kind == "labels"
+    at = columns["branch_at"] if labels else np.zeros(0, np.uint32)
+    leaving = columns["branch_move"] if labels else np.zeros(0, np.uint16)
+    games = columns["chess960"], columns["plies"], columns["prefix"], columns["moves"]
+    try:
+        positions, _, keys, offsets, policy, _, places, plies = encode_games(
+            shard.fens(), *games, at, leaving, asked, input_format, "fen_only"
+        )
+    except ValueError as error:
+        raise ShardError(str(error)) from None
+    samples = columns["plies"].astype(np.int64) - columns["prefix"]
+    game = np.repeat(np.arange(shard.games), samples)
     packed = pack_positions(positions.view(POSITION_DTYPE).reshape(-1))
     made: dict[str, NDArray[Any]] = {
         "boards": packed.boards,
         "masks": packed.masks,
         "repetitions": packed.repetitions,
         "rule50": packed.rule50,
-        "move_start": np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]),
-        "moves": policy.astype(np.uint16),
+        "move_start": offsets.astype(np.int64),
+        "moves": policy,
         "shares": np.zeros(len(policy), np.float16),
-        "keys": keys.astype(np.uint64),
+        "keys": keys,
     }
-    return made, Rows(np.concatenate([game_of, branch_game]), ply, places)
-
-
-def _piece(line: tuple[Any, ...], start: int, stop: int, start_ply: int) -> tuple[Any, ...]:
-    """Return rows start to stop of an encoded line."""
-    positions, _, keys, offsets, policy, _, places = line
-    counts = np.diff(offsets.astype(np.int64))[start:stop]
-    return (
-        positions[start:stop],
-        keys[start:stop],
-        counts,
-        policy[offsets[start] : offsets[stop]],
-        places[start:stop],
-        start_ply,
-    )
+    return made, Rows(np.concatenate([game, game[at]]), plies.astype(np.int64), places)
 
 
 def _of_labels(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from engine._core import Game, encode_line
+from engine._core import Game, encode_games
 from engine.apps.shards.chunk import TrainingDataError
 from engine.apps.shards.move_codes import move_code
 from engine.apps.shards.shard import KINDS, UNKNOWN_PLIES, Shard
@@ -32,13 +32,14 @@ def columns_of(
     """
     codes = np.array([move_code(move) for move in moves], np.uint16)
     input_format = int(records[0]["input_format"])
-    nothing = np.zeros((len(codes), 0), np.uint16)
-    _, _, _, offsets, policy, legal_codes, _ = encode_line(
-        start, codes, *NO_BRANCH, nothing, input_format, "fen_only"
+    counts = np.array([len(codes)], np.uint16), np.array([prefix], np.uint16)
+    nothing = np.zeros((len(records), 0), np.uint16)
+    _, _, _, offsets, policy, legal_codes, _, _ = encode_games(
+        [start.fen()], np.ones(1, np.uint8), *counts, codes, *NO_BRANCH, nothing, input_format, "fen_only"
     )
     policies, best = [], []
     for i, record in enumerate(records):
-        here = slice(offsets[prefix + i], offsets[prefix + i + 1])
+        here = slice(offsets[i], offsets[i + 1])
         probabilities = record["probabilities"]
         legal = policy[here]
         if len(np.setxor1d(np.flatnonzero(probabilities >= 0), legal)):

@@ -4,10 +4,10 @@
 import numpy as np
 import pytest
 
-from engine._core import Game, encode_line
+from engine._core import Game
 from engine.apps.shards.move_codes import move_code
 from protocol.batch import POSITION_DTYPE
-from tests.training.labels import random_game
+from tests.training.labels import encode_line, random_game
 from training.data.packed import pack_positions, unpack_positions
 
 NONE = (np.zeros(0, np.uint32), np.zeros(0, np.uint16))

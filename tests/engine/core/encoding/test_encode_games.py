@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A whole game encoded at once says what its positions say one by one."""
+"""Whole games encoded at once say what their positions say one by one."""
 
 import numpy as np
 import pytest
 
-from engine._core import Game, encode, encode_line
+from engine._core import Game, encode, encode_games
 from engine.apps.shards.move_codes import move_code
-from tests.training.labels import random_game
+from tests.training.labels import encode_line, random_game
 
 FORMATS = (1, 2, 3, 4, 5, 132, 133)
 FILLS = ("no", "fen_only", "always")
@@ -25,7 +25,7 @@ def test_every_position_of_a_game_is_encoded_as_it_is_alone(input_format: int, f
         moves = random_game(seed, 120, fen).moves()
         asked = np.zeros((len(moves), 0), np.uint16)
         start = Game(fen)
-        positions, transforms, keys, offsets, policy, _, _ = encode_line(
+        positions, transforms, keys, offsets, policy, _, _, plies = encode_line(
             start, codes(moves), *NONE, asked, input_format, fill
         )
         for ply, move in enumerate(moves):
@@ -33,6 +33,7 @@ def test_every_position_of_a_game_is_encoded_as_it_is_alone(input_format: int, f
             assert np.array_equal(positions[ply], alone[0])
             assert transforms[ply] == transform[0]
             assert keys[ply] == start.key
+            assert plies[ply] == start.ply
             assert np.array_equal(policy[offsets[ply] : offsets[ply + 1]], entries)
             start.push_uci(move)
 
@@ -42,7 +43,7 @@ def test_branches_follow_the_line_and_see_its_history() -> None:
     at, branch = np.array([1, 3], np.uint32), codes(["c7c5", "d7d6"])
     asked = np.zeros((6, 1), np.uint16)
     asked[4, 0] = move_code("b1c3")
-    positions, *_, places = encode_line(Game(), codes(moves), at, branch, asked, 1, "fen_only")
+    positions, *_, places, _ = encode_line(Game(), codes(moves), at, branch, asked, 1, "fen_only")
     for row, line in ((4, ["e2e4", "c7c5"]), (5, ["e2e4", "e7e5", "g1f3", "d7d6"])):
         game = Game()
         for move in line:
@@ -59,7 +60,7 @@ def test_branches_follow_the_line_and_see_its_history() -> None:
 def test_castling_is_understood_in_both_spellings(castling: str) -> None:
     game = Game(KIWIPETE)
     asked = np.array([[move_code(castling)]], np.uint16)
-    *_, places = encode_line(game, codes([castling]), *NONE, asked, 1, "fen_only")
+    *_, places, _ = encode_line(game, codes([castling]), *NONE, asked, 1, "fen_only")
     assert places[0, 0] == game.legal_moves().index("e1g1")
 
 
@@ -74,13 +75,31 @@ def test_an_illegal_move_is_named_with_its_position(wrong: str) -> None:
 
 @pytest.mark.parametrize("at", [[3], [1, 0]])
 def test_branches_out_of_order_or_beyond_the_line_are_refused(at: list[int]) -> None:
+    moves, branch = codes(["e2e4", "e7e5", "g1f3"]), (np.array(at, np.uint32), codes(["c7c5"] * len(at)))
     with pytest.raises(ValueError, match="branch_at"):
-        encode_line(
-            Game(),
-            codes(["e2e4", "e7e5", "g1f3"]),
-            np.array(at, np.uint32),
-            codes(["c7c5"] * len(at)),
-            np.zeros((3 + len(at), 0), np.uint16),
-            1,
-            "fen_only",
-        )
+        encode_line(Game(), moves, *branch, np.zeros((3 + len(at), 0), np.uint16), 1, "fen_only")
+
+
+def test_games_after_another_are_encoded_as_alone_without_their_prefixes() -> None:
+    fens = [Game().fen(), KIWIPETE, Game().fen()]
+    moves = [
+        codes(random_game(9, length, fen).moves()) for length, fen in zip((30, 9, 50), fens, strict=True)
+    ]
+    plies, prefix = np.array([*map(len, moves)], np.uint16), np.array([7, 0, len(moves[2])], np.uint16)
+    asked = np.zeros((int((plies - prefix).sum()) + 2, 1), np.uint16)
+    asked[0] = moves[0][7]
+    at, branch = np.array([2, 23], np.uint32), np.array([moves[0][9], moves[1][0]])  # the games' own moves
+    columns = fens, np.zeros(3, np.uint8), plies, prefix
+    together = encode_games(*columns, np.concatenate(moves), at, branch, asked, 1, "fen_only")
+    nothing = np.zeros((50, 1), np.uint16)
+    alone = [
+        encode_line(Game(fen), line, *NONE, nothing[: len(line)], 1, "fen_only")
+        for fen, line in zip(fens, moves, strict=True)
+    ]
+    rows = [*range(7, 39), 10, 31]
+    for column in (0, 1, 2, 7):  # positions, transforms, keys, plies
+        assert np.array_equal(together[column], np.concatenate([each[column] for each in alone])[rows])
+    assert alone[0][5][alone[0][3][7] + together[6][0, 0]] == moves[0][7]
+    wrong = np.concatenate([moves[0], moves[1][:3], codes(["a1h8"]), *moves[1:]])[: plies.sum()]
+    with pytest.raises(ValueError, match=r"game 1: position 3: .*a1h8"):
+        encode_games(*columns, wrong, at, branch, asked, 1, "fen_only")
