@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.strength.ladder.__main__ import with_all_games
+from benchmarks.strength.ladder.__main__ import anchored, with_all_games
 from benchmarks.strength.ladder.earlier import read_earlier
 from benchmarks.strength.ladder.play import Ladder, match_config
 from benchmarks.strength.ladder.players import LadderPlayer, program_path
@@ -126,6 +126,13 @@ def test_games_of_earlier_ladders_join_the_fit(tmp_path: Path) -> None:
     assert rated["another"]["games"] == 4
     assert data["earlier_runs"] == [{"command": "before"}]
     assert data["runs"] == alone["runs"]
+
+
+def test_players_of_an_earlier_scale_are_anchors(tmp_path: Path) -> None:
+    players = anchored(ladder(tmp_path).players, ["player 1=1874", "player 2=2e3"])
+    assert [player.label for player in players] == [1800.0, 1874.0, 2000.0]
+    with pytest.raises(ValueError, match="no player is called 'player 9'"):
+        anchored(players, ["player 9=1874"])
 
 
 @pytest.mark.parametrize("damage", ["ladder.json", "ladder.jsonl", "both"])

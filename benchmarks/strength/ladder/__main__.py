@@ -144,6 +144,13 @@ def parsed(words: Sequence[str] | None) -> argparse.Namespace:
         metavar="KEY=VALUE,…",
         help="a further player, as in `wavefront match`",
     )
+    players.add_argument(
+        "--anchor",
+        action="append",
+        default=[],
+        metavar="NAME=ELO",
+        help="a player's Elo on an earlier scale: an anchor, as the UCI_Elo players; may be repeated",
+    )
     games = parser.add_argument_group("games")
     games.add_argument("--games", type=count, default=600, help="of each player (default: 600)")
     games.add_argument("--minutes", type=positive, default=0, help="begin no game later (default: no limit)")
@@ -192,7 +199,15 @@ def all_players(arguments: argparse.Namespace) -> list[LadderPlayer]:
     players += further_players(arguments.player, options)
     if len(players) < 2:
         raise ValueError("a ladder needs two players")
-    return with_names(players)
+    return anchored(with_names(players), arguments.anchor)
+
+
+def anchored(players: Sequence[LadderPlayer], texts: Sequence[str]) -> list[LadderPlayer]:
+    """Return the players with the labels of --anchor. Raises ValueError for other names and no number."""
+    labels = {name: float(elo) for name, _, elo in (text.rpartition("=") for text in texts)}
+    if unknown := sorted(labels.keys() - {player.config.name for player in players}):
+        raise ValueError(f"--anchor: no player is called {', '.join(map(repr, unknown))}")
+    return [replace(each, label=labels.get(each.config.name, each.label)) for each in players]
 
 
 def commit_of_checkout() -> str:

@@ -50,8 +50,8 @@ def method(conditions: Conditions) -> list[str]:
         "Logistic model, scale 400, all results fitted together by maximum likelihood; a draw counts half.",
         "± is 1.96 standard errors from the Fisher information matrix, with the measured variance of the two "
         "games of an opening, which are one sample.",
-        "The zero: the mean Elo of the UCI_Elo players equals the mean of their labels. Errors are relative "
-        "to that mean.",
+        "The zero: the mean Elo of the players with a label equals the mean of their labels. Errors are "
+        "relative to that mean.",
         f"UCI_Elo players have {conditions.movetime_ms} ms a move, because their labels were not calibrated "
         "at fixed nodes. Other players have fixed nodes.",
         "Pairs of openings with reversed colours, only between players whose expected score is 10 to 90 %.",
