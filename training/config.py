@@ -297,7 +297,7 @@ class LoopSettings:
     gate_nodes: int = setting(400, "visits per move in the gate", low=1, high=UNREACHED)
     gate_games: int = setting(1000, "maximum number of games in the gate", low=2, high=UNREACHED)
     gate_clock: str = setting(
-        "", "clock of a second gate, such as 3+0.03, which the network must pass, too; empty: none"
+        "3+0.03", "clock of a second gate, which the network must pass, too; empty: none"
     )
     sprt: str = setting("elo0=0,elo1=10", "SPRT of the gates; a network is promoted if both accept H1")
     match: tuple[str, ...] = setting((), "further arguments of the gate's match", low=1)

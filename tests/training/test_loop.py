@@ -48,6 +48,7 @@ def write_loop(folder: Path, **settings: object) -> Path:
         "train": str(train),
         "gate_nodes": 2,
         "gate_games": 4,
+        "gate_clock": "",
         "match": ["--max-moves=8"],
     }
     path = folder / "loop.toml"
