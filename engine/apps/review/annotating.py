@@ -75,7 +75,7 @@ def remark(move: MoveReview, *, lost_here: bool = False) -> str:
         parts.append(f"{careless or f'{move.mark.capitalize()}: '}{change}; {move.best} was best.")
         parts += [reason.text for reason in move.reasons]
     elif move.mark:
-        parts.append("The only good move.")
+        parts.append("By this search every other move is much worse.")
     elif (move.mate or 0) > 0 and move.uci != move.best_uci and not move.ends_in_mate:
         parts.append(f"{move.best} was mate in {move.mate}.")
     elif move.unclear:

@@ -8,7 +8,7 @@ difference between the position before it, where the best move counts, and the p
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -73,9 +73,12 @@ class Searched:
         return self.second_line if self.best == move and self.second_line else self.line
 
     @property
+    def only(self) -> bool:
+        return self.second is not None and self.expected - self.second.expected >= ONLY_MOVE
+
+    @property
     def facts(self) -> Known:
-        only = self.second is not None and self.expected - self.second.expected >= ONLY_MOVE
-        return Known(self.mate, self.tables, only)
+        return Known(self.mate, self.tables)
 
     @property
     def certain(self) -> bool:
@@ -227,8 +230,7 @@ def reasons_of(
     after: Searched,
     fall: float,
 ) -> tuple[MoveReason, ...]:
-    known = before.facts if before.best != move.uci() else replace(before.facts, only=False)
-    return tuple(reasons(board, move, line, after.line, known, after.facts, fall))
+    return tuple(reasons(board, move, line, after.line, before.facts, after.facts, fall))
 
 
 def backed_up(moves: Sequence[chess.Move], searched: Sequence[Searched]) -> list[Score]:
@@ -258,7 +260,7 @@ def mark_of(before: Searched, loss: float, *, is_best: bool) -> str:
     for mark, least in (("blunder", BLUNDER), ("mistake", MISTAKE), ("inaccuracy", INACCURACY)):
         if loss >= least:
             return mark
-    return "only move" if is_best and before.facts.only and before.prior < EXPECTED_PRIOR else ""
+    return "only move" if is_best and before.only and before.prior < EXPECTED_PRIOR else ""
 
 
 def missed_win(scores: Sequence[Score], ply: int) -> bool:

@@ -89,15 +89,11 @@ class BoardLine:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a search proved of a position for its side to move.
-
-    mate: moves to mate, negative for being mated. tables: 1, 0 or -1 if tablebases know the result. only:
-    every other move is much worse than the best.
-    """
+    """What a search proved of a position for its side to move. mate: moves to mate, negative for being mated.
+    tables: 1, 0 or -1 if tablebases know the result."""
 
     mate: int | None = None
     tables: int | None = None
-    only: bool = False
 
 
 def labelled(board: chess.Board, move: chess.Move) -> str:
@@ -423,7 +419,7 @@ def reasons(
     after: Known,
     fall: float,
 ) -> list[MoveReason]:
-    """Return at most two reasons why a move is a mistake.
+    """Return the reason why a move is a mistake, if there is one.
 
     board: before the move, with the moves that led to it. best: the engine's line from there. reply: its line
     after the move. before, after: what it proved of the two positions. fall: pawns that the move loses.
@@ -451,7 +447,4 @@ def reasons(
     elif better.moves and board.parse_uci(best[0]) != played and (won_by := tactic(better, None, fall)):
         text = f"Misses {better.label()}, which {won_by[1]}."
         found.append(MoveReason(f"missed {won_by[0]}", text, missed=True))
-    if before.only and better.moves and better.moves[0] != played and not any(each.missed for each in found):
-        text = f"{better.label()} was the only good move."
-        found.append(MoveReason("only move", text, missed=True))
     return found

@@ -198,4 +198,3 @@ def test_refuted_move_has_the_second_choice_as_better() -> None:
     positions = [before, searched(0.9, "e7e5")]
     (review,) = judge(chess.Board(), moves_of("e2e4"), positions, [MoveTime()])
     assert review.mark == "blunder" and review.best == "d4" and review.line == ("d4", "d5")
-    assert not [reason for reason in review.reasons if reason.kind == "only move"]

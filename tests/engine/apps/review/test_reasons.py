@@ -2,7 +2,7 @@
 """Reasons of marks: a set of positions with the right ones, and a second implementation that confirms each.
 
 reasons.jsonl has a position a line: `fen` and `moves` before the move that was `played`, the engine's `best`
-line and its `reply`, what it proved `before` (mate, tables, only move) and `after` (mate, tables), the pawns
+line and its `reply`, what it proved `before` (mate, tables) and `after` (mate, tables), the pawns
 that it lost (`fall`), and the `kinds` of the right reasons. The 47 before the last two are moves of games.
 """
 
@@ -120,8 +120,6 @@ def confirmed(case: dict[str, Any], reason: MoveReason) -> bool:
         return any(game.repetitions >= 2 for game in games[1:])
     if kind == "tablebase":
         return bool(case["before"][1] > -case["after"][1])
-    if kind == "only move":
-        return bool(case["before"][2]) and case["best"].split()[0] != case["played"]
     if kind == "promotion":
         return any(len(move) == 5 for move in line[::2])
     gains = [material(game, attacker) - material(start, attacker) for game in games[1:]]
