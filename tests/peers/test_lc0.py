@@ -15,6 +15,7 @@ from engine._core import Game
 from engine.apps.analysis.evaluation import outputs
 from engine.options import Options
 from engine.search.pool import SearchPool
+from evaluator.network import SHIPPED_NETWORKS
 from tests.paths import REPOSITORY, shared
 from tests.peers.test_lc0_search import LC0, SEQUENTIAL, Lc0, Program, random_lines
 
@@ -24,14 +25,12 @@ lc0 = pytest.importorskip(
 
 pytestmark = pytest.mark.oracle
 
-NETWORKS = ("maia-1100", "maia-1500", "maia-1900")
-
 
 def positions() -> list[tuple[str, list[str]]]:
     """Positions that are not over, each as a start and the moves to it; every third has no history."""
     return [
         (_board(line).fen(), []) if number % 3 == 0 else (chess.STARTING_FEN, line)
-        for number, line in enumerate(random_lines(500))
+        for number, line in enumerate(random_lines(200))
     ]
 
 
@@ -49,9 +48,9 @@ def game_of(start: str, moves: list[str]) -> Game:
     return game
 
 
-@pytest.fixture(scope="module", params=NETWORKS)
+@pytest.fixture(scope="module", params=("maia-1500", *SHIPPED_NETWORKS))
 def network(request: pytest.FixtureRequest) -> Path:
-    return shared("networks", "maia", f"{request.param}.pb.gz")
+    return SHIPPED_NETWORKS.get(request.param) or shared("networks", "maia", f"{request.param}.pb.gz")
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +61,7 @@ def pool() -> Any:
 
 def test_outputs_and_legal_moves_are_those_of_lc0(network: Path, pool: SearchPool) -> None:
     backend = lc0.Backend(weights=lc0.Weights(str(network)), backend="eigen")
-    options = Options().changed(weights=str(network), backend="onnx")
+    options = Options().changed(weights=str(network), backend="onnx:int8=false")
     chosen = positions()
     games = [game_of(*each) for each in chosen]
     answers = []
@@ -84,7 +83,7 @@ def test_outputs_and_legal_moves_are_those_of_lc0(network: Path, pool: SearchPoo
 
 
 def test_one_node_plays_the_move_of_lc0(network: Path) -> None:
-    command = [sys.executable, str(REPOSITORY / "run_engine.py"), "--backend", "onnx"]
+    command = [sys.executable, str(REPOSITORY / "run_engine.py"), "--backend", "onnx:int8=false"]
     ours = Program(command, SEQUENTIAL | {"WeightsFile": network})
     theirs = Lc0(LC0 | {"WeightsFile": network, "Backend": "eigen"})
     for start, moves in positions()[:100]:

@@ -11,6 +11,7 @@ from engine.apps.shards.move_codes import move_code
 from engine.apps.shards.shard import Shard
 
 LINES = 4
+NONE = (np.zeros(0, np.uint32), np.zeros(0, np.uint16))
 
 
 def random_game(seed: int, plies: int, fen: str | None = None) -> Game:

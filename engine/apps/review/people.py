@@ -21,11 +21,11 @@ UNRATED = 1500
 LEAST_RATING, MOST_RATING = 1100, 1900
 """Ratings for which the policy of NETWORK was fitted. Other players are counted to the nearest one."""
 
-WARMTH, WARMTH_PER_POINT = 1.55, -0.0008
+WARMTH, WARMTH_PER_POINT = 2.0, -0.001
 """Temperature of the policy for UNRATED, and its change with the rating: fitted to the policies of maia-1100,
-maia-1500 and maia-1900 on 262 marked moves of 140 games (benchmarks/RESULTS.md, Reviews)."""
+maia-1500 and maia-1900 on 500 moves that lose 10 % by the judge (benchmarks/RESULTS.md, Reviews)."""
 
-ESTIMATE_ERROR = 0.14
+ESTIMATE_ERROR = 0.15
 """Mean error of the share of a marked or best move then."""
 
 EASY, HARD = 0.5, 0.15

@@ -32,7 +32,7 @@ ON_CPU: Mapping[str, Value] = {
 
 CONSTANTS: Mapping[str, Mapping[str, Value]] = {
     "637cc088d1eaed0571b4713977bd5720b74396d2819cb2c1a0442b8679e4557c": ON_GPU,  # wavefront-gpu
-    "9096d444942b37a9b79c726ebfa2cb5bea55e709bf6d82eb7cc08e8739110cb5": ON_CPU,  # wavefront-cpu
+    "70c501f31fcd421f91284458040bb87664f7dc17cbfb43f2a68656b6c222c2fc": ON_CPU,  # wavefront-cpu
 }
 """Options by NetworkInfo.content_hash."""
 

@@ -7,10 +7,8 @@ import pytest
 from engine._core import Game
 from engine.apps.shards.move_codes import move_code
 from protocol.batch import POSITION_DTYPE
-from tests.training.labels import encode_line, random_game
+from tests.training.labels import NONE, encode_line, random_game
 from training.data.packed import pack_positions, unpack_positions
-
-NONE = (np.zeros(0, np.uint32), np.zeros(0, np.uint16))
 
 
 def encoded(input_format: int, fill: str, games: int = 20) -> np.ndarray[tuple[int], np.dtype[np.void]]:

@@ -8,8 +8,8 @@ from engine._core import Game, encode
 from engine.apps.shards.move_codes import move_code
 from evaluator.backends.common.batches import expand_planes
 from protocol.batch import POSITION_DTYPE
-from tests.training.data.test_packed import NONE, encoded
-from tests.training.labels import encode_line, random_game
+from tests.training.data.test_packed import encoded
+from tests.training.labels import NONE, encode_line, random_game
 from training.data.packed import HISTORY, pack_positions
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install '.[train]'")

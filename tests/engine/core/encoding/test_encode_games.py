@@ -6,11 +6,10 @@ import pytest
 
 from engine._core import Game, encode, encode_games
 from engine.apps.shards.move_codes import move_code
-from tests.training.labels import encode_line, random_game
+from tests.training.labels import NONE, encode_line, random_game
 
 FORMATS = (1, 2, 3, 4, 5, 132, 133)
 FILLS = ("no", "fen_only", "always")
-NONE = (np.zeros(0, np.uint32), np.zeros(0, np.uint16))
 KIWIPETE = "r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1"
 
 
@@ -82,20 +81,17 @@ def test_branches_out_of_order_or_beyond_the_line_are_refused(at: list[int]) -> 
 
 def test_games_after_another_are_encoded_as_alone_without_their_prefixes() -> None:
     fens = [Game().fen(), KIWIPETE, Game().fen()]
-    moves = [
-        codes(random_game(9, length, fen).moves()) for length, fen in zip((30, 9, 50), fens, strict=True)
-    ]
+    moves = [codes(random_game(9, most, fen).moves()) for most, fen in zip((30, 9, 50), fens, strict=True)]
     plies, prefix = np.array([*map(len, moves)], np.uint16), np.array([7, 0, len(moves[2])], np.uint16)
     asked = np.zeros((int((plies - prefix).sum()) + 2, 1), np.uint16)
     asked[0] = moves[0][7]
     at, branch = np.array([2, 23], np.uint32), np.array([moves[0][9], moves[1][0]])  # the games' own moves
     columns = fens, np.zeros(3, np.uint8), plies, prefix
     together = encode_games(*columns, np.concatenate(moves), at, branch, asked, 1, "fen_only")
-    nothing = np.zeros((50, 1), np.uint16)
-    alone = [
-        encode_line(Game(fen), line, *NONE, nothing[: len(line)], 1, "fen_only")
-        for fen, line in zip(fens, moves, strict=True)
-    ]
+    alone = []
+    for fen, line in zip(fens, moves, strict=True):
+        nothing = np.zeros((len(line), 1), np.uint16)
+        alone.append(encode_line(Game(fen), line, *NONE, nothing, 1, "fen_only"))
     rows = [*range(7, 39), 10, 31]
     for column in (0, 1, 2, 7):  # positions, transforms, keys, plies
         assert np.array_equal(together[column], np.concatenate([each[column] for each in alone])[rows])
