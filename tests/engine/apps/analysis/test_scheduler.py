@@ -263,7 +263,7 @@ def test_position_has_a_move_when_time_ends_unevaluated() -> None:
         talk.ask(id="warm", nodes=1)
         (evaluator,) = map(psutil.Process, made.evaluator_pids())
         evaluator.suspend()
-        talk.say(id="late", moves=["e2e4"], movetime=20)
+        talk.say(id="late", moves=["h2h4", "a7a5"], movetime=20)
         assert "first evaluation" in talk.client.next()["warning"]
         evaluator.resume()
         answer = talk.client.next()
