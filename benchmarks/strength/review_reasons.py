@@ -18,6 +18,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ import chess
 import chess.engine
 
 from benchmarks.strength.review_marks import shown
+from engine.apps.review.judging import FAULTS
 from engine.apps.review.reasons import BoardLine, MoveReason, balance
 from tests.engine.apps.review.test_reasons import confirmed
 
@@ -63,13 +65,15 @@ def uci_of(board: chess.Board, line: list[str]) -> list[str]:
     return [board.push_san(san).uci() for san in line]
 
 
-def verdict(engine: chess.engine.SimpleEngine, told: Told) -> str:
+def verdict(program: str, told: Told) -> str:
     """Return `agrees`, `differs` or `cannot tell`."""
     kind, line = told.reason.kind.removeprefix("missed "), told.line
     start, limit = line.boards[0], chess.engine.Limit(nodes=NODES)
     if kind in ("tablebase", "stalemate", "repetition"):
         return "cannot tell"
-    info = engine.analyse(start, limit, root_moves=[line.moves[0]], game=object())
+    with chess.engine.SimpleEngine.popen_uci(program) as engine:
+        engine.configure({"Hash": 64})
+        info = engine.analyse(start, limit, root_moves=[line.moves[0]])
     mate = info["score"].relative.mate()
     if kind == "mate":
         return "agrees" if mate is not None and mate > 0 else "differs"
@@ -93,24 +97,12 @@ def main() -> int:
     arguments = parser.parse_args()
     lines = [json.loads(line) for path in arguments.reviews for line in path.read_text("utf-8").splitlines()]
     reviews = [line["review"] for line in lines if "review" in line and line["review"]["moves"]]
-    marks = sum(
-        move["mark"] in ("inaccuracy", "mistake", "blunder") for each in reviews for move in each["moves"]
-    )
-    reasons = list(
-        {
-            (each.case["fen"], each.case["moves"], each.reason): each for r in reviews for each in told(r)
-        }.values()
-    )
+    marks = sum(move["mark"] in FAULTS for review in reviews for move in review["moves"])
+    every = {(each.case["moves"], each.reason): each for review in reviews for each in told(review)}
+    reasons = [*every.values()]  # Games that begin alike have the same.
     false = [each for each in reasons if not confirmed(each.case, each.reason)]
-
-    def work(part: int) -> list[str]:
-        with chess.engine.SimpleEngine.popen_uci(arguments.stockfish) as engine:
-            engine.configure({"Hash": 64})
-            return [verdict(engine, each) for each in reasons[part :: arguments.cores]]
-
     with ThreadPoolExecutor(arguments.cores) as pool:
-        parts = list(pool.map(work, range(arguments.cores)))
-    verdicts = [parts[i % arguments.cores][i // arguments.cores] for i in range(len(reasons))]
+        verdicts = [*pool.map(partial(verdict, arguments.stockfish), reasons)]
     for each, given in zip(reasons, verdicts, strict=True):
         if given == "differs" or each in false:
             confirms = "not " if each in false else ""

@@ -152,8 +152,8 @@ auto encode_games(const std::vector<std::string>& fens, const Column<uint8_t>& c
     }
   }
   const size_t width = asked.shape(1);
-  RowEncoder along(format, fill, samples, width);
-  RowEncoder beside(format, fill, branches, width);
+  RowEncoder game_rows(format, fill, samples, width);
+  RowEncoder branch_rows(format, fill, branches, width);
   {
     nb::gil_scoped_release release;
     const uint16_t* move = moves.data();
@@ -165,37 +165,37 @@ auto encode_games(const std::vector<std::string>& fens, const Column<uint8_t>& c
         History history = Game(fens[g], chess960(g) != 0).history;
         for (size_t i = 0; i < plies(g); ++i, ++move) {
           name = "position " + std::to_string(i) + ": ";
-          along.find_moves(history.current());
+          game_rows.find_moves(history.current());
           if (i >= prefix(g)) {
-            along.encode_current(history, asked.data() + row * width);
+            game_rows.encode_current(history, asked.data() + row * width);
             const Position position = history.current();
             for (; next < branches && branch_at(next) == row; ++next) {
-              history.push(along.legal[along.place(position, branch_moves(next))]);
-              beside.find_moves(history.current());
-              beside.encode_current(history, asked.data() + (samples + next) * width);
+              history.push(game_rows.legal[game_rows.place(position, branch_moves(next))]);
+              branch_rows.find_moves(history.current());
+              branch_rows.encode_current(history, asked.data() + (samples + next) * width);
               history.pop();
             }
             ++row;
           }
-          history.push(along.legal[along.place(history.current(), *move)]);
+          history.push(game_rows.legal[game_rows.place(history.current(), *move)]);
         }
       } catch (const std::invalid_argument& error) {
         throw std::invalid_argument("game " + std::to_string(g) + ": " + name + error.what());
       }
     }
   }
-  Rows& rows = along.rows;
+  Rows& rows = game_rows.rows;
   const auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
-  append(rows.positions, beside.rows.positions);
-  append(rows.transforms, beside.rows.transforms);
-  append(rows.keys, beside.rows.keys);
-  append(rows.plies, beside.rows.plies);
-  for (size_t b = 1; b < beside.rows.move_offsets.size(); ++b) {
-    rows.move_offsets.push_back(uint32_t(rows.policy.size()) + beside.rows.move_offsets[b]);
+  append(rows.positions, branch_rows.rows.positions);
+  append(rows.transforms, branch_rows.rows.transforms);
+  append(rows.keys, branch_rows.rows.keys);
+  append(rows.plies, branch_rows.rows.plies);
+  for (size_t b = 1; b < branch_rows.rows.move_offsets.size(); ++b) {
+    rows.move_offsets.push_back(uint32_t(rows.policy.size()) + branch_rows.rows.move_offsets[b]);
   }
-  append(rows.policy, beside.rows.policy);
-  append(rows.codes, beside.rows.codes);
-  append(rows.places, beside.rows.places);
+  append(rows.policy, branch_rows.rows.policy);
+  append(rows.codes, branch_rows.rows.codes);
+  append(rows.places, branch_rows.rows.places);
   const size_t count = rows.policy.size();
   const size_t total = samples + branches;
   return std::make_tuple(

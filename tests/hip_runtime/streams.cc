@@ -306,7 +306,7 @@ EXPORT int hipEventQuery(void* handle) {
   Event* event = find_event(call, handle, error);
   if (!event) return error;
   if (!event->recorded || event->recorded->done) return SUCCESS;
-  // Nothing goes on by itself here: who asks once more has waited.
+  // Nothing runs between two calls here, so a second query counts as a wait.
   if (!event->asked) {
     event->asked = true;
     return NOT_READY;

@@ -189,6 +189,7 @@ def judge(
         fault = mark in FAULTS
         told = scores[ply + 1].turned()
         line = before.better_than(move.uci()) if loss >= INACCURACY else before.line
+        fall = scores[ply].pawns - told.pawns
         reviews.append(
             MoveReview(
                 ply=ply,
@@ -206,7 +207,7 @@ def judge(
                 loss=loss,
                 mark=mark,
                 unclear=doubted,
-                reasons=reasons_of(board, move, before, line, after, scores[ply].pawns - told.pawns)
+                reasons=tuple(reasons(board, move, line, after.line, before.facts, after.facts, fall))
                 if fault
                 else (),
                 missed_win=not doubted and missed_win(scores, ply),
@@ -220,17 +221,6 @@ def judge(
         )
         board.push(move)
     return reviews
-
-
-def reasons_of(
-    board: chess.Board,
-    move: chess.Move,
-    before: Searched,
-    line: Sequence[str],
-    after: Searched,
-    fall: float,
-) -> tuple[MoveReason, ...]:
-    return tuple(reasons(board, move, line, after.line, before.facts, after.facts, fall))
 
 
 def backed_up(moves: Sequence[chess.Move], searched: Sequence[Searched]) -> list[Score]:
