@@ -91,7 +91,7 @@ def test_a_frozen_evaluator_does_not_hold_up_the_move() -> None:
             # No search has evaluated it before.
             board = chess.Board("7r/4k3/3p4/8/2R5/4P3/4K3/8 w - - 0 1")
             engine.send(f"position fen {board.fen()}")
-            best = engine.best_move("go wtime 1000 btime 1000")
+            best = engine.best_move("go wtime 5000 btime 5000")
             assert chess.Move.from_uci(best) in board.legal_moves
             assert any("no evaluation came in time" in line for line in engine.heard)
         finally:
