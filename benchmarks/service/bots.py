@@ -123,14 +123,18 @@ async def tournament(
     seconds: of play; moves that have begun then are broken off. options: further ones of all engines.
     """
     engines: list[chess.engine.UciProtocol] = []
+    # An option that comes 0.1 s after `uciok`, as on a busy machine, finds the engine's own evaluator starting.
+    environment = CHECKOUT.environment(WAVEFRONT_EVALUATOR=address)
     # An engine that cannot connect within three seconds starts its own evaluator.
     processors = asyncio.Semaphore(os.cpu_count() or 1)
 
     async def start() -> None:
         async with processors:
-            _, engine = await chess.engine.popen_uci(list(CHECKOUT.engine), cwd=CHECKOUT.folder)
+            _, engine = await chess.engine.popen_uci(
+                list(CHECKOUT.engine), cwd=CHECKOUT.folder, env=environment
+            )
             engines.append(engine)
-            await engine.configure({"Evaluator": address, **(options or {})})
+            await engine.configure(options or {})
             engine.send_line("debug on")
             await engine.ping()
 
