@@ -98,8 +98,8 @@ class TargetSettings:
     short_term_decay: float = setting(
         0.85, "lambda for the short-term head, without the position's own label", high=0.99
     )
-    search_exponent: float = setting(
-        1.0, "searched positions: exponent of the policy; the loop sets 1 / policy_temperature", high=4
+    value_exponent: float = setting(
+        1.15, "searched positions: exponent of the WDL, which searches and results flatten", high=4
     )
 
 
@@ -291,9 +291,6 @@ class LoopSettings:
         high=1000,
     )
     window: int = setting(10_000_000, "number of newest positions to train on", low=1, high=10**12)
-    policy_temperature: float = setting(
-        1.0, "factor of the policy's logits in the networks that play (`export`)", low=0.01, high=100
-    )
     gate_nodes: int = setting(400, "visits per move in the gate", low=1, high=UNREACHED)
     gate_games: int = setting(1000, "maximum number of games in the gate", low=2, high=UNREACHED)
     gate_clock: str = setting(

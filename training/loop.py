@@ -10,7 +10,6 @@ promoted.
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +21,7 @@ from typing import Any
 from engine.apps.games import Journal
 from engine.apps.shards import ShardError, read_header
 from engine.options.tables import Table
-from protocol.common.files import replace_file
+from protocol.common.files import write_atomically
 from protocol.common.processes import INTERRUPTED
 from protocol.common.settings.spec import SettingsError
 from training.config import LoopSettings
@@ -35,7 +34,7 @@ from training.step import run_step
 
 HEADER = {"journal": "wavefront training loop"}
 GATE_REFUSES = 3
-JOURNAL, BEST, TRAINED = "journal.jsonl", "best.pb.gz", "trained.pb.gz"
+JOURNAL, BEST = "journal.jsonl", "best.pb.gz"
 GATES = ("gate", "clock")
 
 
@@ -46,7 +45,7 @@ def steps(settings: LoopSettings) -> tuple[str, ...]:
         "annotate": settings.annotate_nodes > (0 if settings.data else settings.nodes),
         "clock": bool(settings.gate_clock),
     }
-    every = ("selfplay", "annotate", "train", "export", *GATES, "promote")
+    every = ("selfplay", "annotate", "train", *GATES, "promote")
     return tuple(step for step in every if wanted.get(step, True))
 
 
@@ -61,8 +60,7 @@ def loop_settings(document: Mapping[str, Any], source: str) -> LoopSettings:
 
 
 class Loop:
-    """An open loop folder: BEST plays, TRAINED is the same network as it was trained. note: called with each
-    step."""
+    """An open loop folder. note: called with each step."""
 
     def __init__(self, settings: LoopSettings, note: Callable[[str], None]) -> None:
         """Raises TrainingError and JournalError."""
@@ -103,15 +101,11 @@ class Loop:
     def _begin(self) -> None:
         from evaluator.network import network_file
 
-        settings, trained = self._settings, self.folder / TRAINED
-        start = network_file(settings.start)
+        start = network_file(self._settings.start)
         if not start.exists():
             raise TrainingError(f"{start}: no network there")
-        if not trained.exists():
-            scale = {"times": 1, "policy-scale": 1 / settings.policy_temperature, "output": trained}
-            _run("training", ["enlarge", str(start), *_flags(scale)], "enlarge")
         if not self.best.exists():
-            _replace(start, self.best)
+            write_atomically(self.best, start.read_bytes(), durable=True)
 
     @property
     def _place(self) -> Path:
@@ -127,8 +121,7 @@ class Loop:
             accepted = len(verdicts) == len(files) and all(verdict["accepted"] for verdict in verdicts)
             entry |= {"accepted": accepted, "elo": [verdict["elo"] for verdict in verdicts]}
             if accepted:
-                _replace(self._place / "run" / "network.pb.gz", self.folder / TRAINED)
-                _replace(self._network, self.best)
+                write_atomically(self.best, self._network.read_bytes(), durable=True)
             self._promoted.append(accepted)
             self._note(f"generation {self._generation}: {'promoted' if accepted else 'not promoted'}")
         elif step != "clock" or self._accepted("gate"):
@@ -140,8 +133,8 @@ class Loop:
 
     @property
     def _network(self) -> Path:
-        """The generation's network, as it plays."""
-        return self._place / "network.pb.gz"
+        """The generation's network."""
+        return self._place / "run" / "network.pb.gz"
 
     def _accepted(self, gate: str) -> bool:
         return bool(json.loads((self._place / gate / VERDICT).read_text("utf-8"))["accepted"])
@@ -158,13 +151,12 @@ class Loop:
 
     def _commands(self, step: str, device: dict[str, str]) -> Iterator[tuple[str, list[str]]]:
         """Yield programs and arguments of a step's commands. device: of `_evaluators`."""
-        settings, place = self._settings, self._place
-        own, run = self.folder / "data", place / "run"
+        settings, place, data = self._settings, self._place, self.folder / "data"
         match step:
             case "selfplay":
                 files = [settings.selfplay] if settings.selfplay else []
                 numbers = {"games": settings.games, "nodes": settings.nodes, "seed": self._generation}
-                where = {"weights": self.best, "output": own / f"{self._generation:06d}", "format": "shards"}
+                where = {"weights": self.best, "output": data / f"{self._generation:06d}", "format": "shards"}
                 yield "engine", ["selfplay", *files, *_flags(numbers | where | device)]
             case "annotate":
                 shards = self._shards_to_annotate()
@@ -177,20 +169,13 @@ class Loop:
                 prior: dict[str, object] = {"prior": "<empty>"}
                 if settings.data or "annotate" in steps(settings):
                     prior = {"prior": self.best, "prior_nodes": settings.annotate_nodes}
-                changed = {
-                    "data.main": json.dumps([*map(str, shards)]),
-                    "data.window": 0,
-                    "model.start": self.folder / TRAINED,
-                    "targets.search_exponent": 1 / settings.policy_temperature,
-                } | {f"targets.{name}": value for name, value in prior.items()}
+                changed: dict[str, object] = {"data.main": json.dumps([*map(str, shards)]), "data.window": 0}
+                changed |= {"model.start": self.best} | {f"targets.{name}": prior[name] for name in prior}
                 if settings.passes:
                     length = max(1, round(settings.passes * sum(map(count_positions, shards))))
                     changed |= {"schedule.minutes": 0, "schedule.positions": length}
                 sets = [text for name, value in changed.items() for text in ("--set", f"{name}={value}")]
-                yield "training", ["train", settings.train, "--output", str(run), *sets]
-            case "export":
-                scale = {"policy-temperature": settings.policy_temperature, "output": self._network}
-                yield "training", ["export", str(run), *_flags(scale), "--overwrite"]
+                yield "training", ["train", settings.train, "--output", str(place / "run"), *sets]
             case _:
                 limit = {"nodes": settings.gate_nodes} if step == "gate" else {"tc": settings.gate_clock}
                 numbers = {"games": settings.gate_games, "sprt": settings.sprt}
@@ -238,11 +223,3 @@ def _run(program: str, arguments: list[str], step: str) -> None:
         raise KeyboardInterrupt
     if status and not (step in GATES and status == GATE_REFUSES):
         raise TrainingError(f"{step} failed with exit status {status}; the same command tries it again")
-
-
-def _replace(source: Path, target: Path) -> None:
-    """Copy a file atomically: a reader of `target` sees the old or the new one."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = target.with_name(f"{target.name}.part")
-    shutil.copyfile(source, unfinished)
-    replace_file(unfinished, target)

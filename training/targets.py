@@ -96,6 +96,13 @@ def mixed(wdl: Floats, other: Floats, share: float) -> Floats:
     return np.where(np.isnan(other), wdl, (1 - share) * wdl + share * np.nan_to_num(other)).astype(np.float32)
 
 
+def sharpened(wdl: Floats, exponent: float) -> Floats:
+    """Return WDL [n, 3] raised to a power, with sums of 1: its logits are multiplied by the exponent."""
+    raised: Floats = np.maximum(wdl, np.float32(1e-9)) ** np.float32(exponent)
+    raised /= raised.sum(axis=1, keepdims=True)
+    return raised
+
+
 def rescored(wdl: Floats, results: NDArray[np.int8]) -> Floats:
     """Return WDL with tablebase results replacing it, as in lc0's rescorer.
     results: [n] 1, 0, -1 for the side to move, -128 unknown."""

@@ -32,6 +32,7 @@ from training.data.records import parse_records
 from training.errors import TrainingError
 from training.evaluation import EncodedRows, Evaluation
 from training.searches import SEARCHES, improved_policy
+from training.targets import sharpened
 
 pytestmark = pytest.mark.integration
 
@@ -192,7 +193,7 @@ def test_larger_searches_replace_those_of_self_play(network: Path, tmp_path: Pat
     run_training("annotate", path, "--nodes", "16", *flags)
     shard = read_shard(path)
     data, prior = DataSettings(), prior_identity(str(network), 16)
-    searched = TargetSettings(prior_nodes=16, result_share=0.0)
+    searched = TargetSettings(prior_nodes=16, result_share=0.0, value_exponent=1.0)
     table = table_of(shard, data, searched, input_format=1, prior=prior)
     assert np.allclose(table.wdl, wdl_of(shard.columns["prior_wdl"]))
     logits = -shard.columns["prior"].astype(np.float32) / NAT_STEPS
@@ -202,12 +203,11 @@ def test_larger_searches_replace_those_of_self_play(network: Path, tmp_path: Pat
     sure = np.full(len(logits), 40, np.uint8)
     sure[table.move_start[:-1]] = 0
     certain = replace(shard, columns={**shard.columns, "prior": sure})
-    for exponent in (1.0, 2.0):
-        target = replace(searched, search_exponent=exponent)
-        shares = table_of(certain, data, target, input_format=1, prior=prior).shares
-        assert shares is not None
-        others = (np.diff(table.move_start) - 1) * np.exp(-40 * exponent / NAT_STEPS)
-        assert np.allclose(shares[table.move_start[:-1]], 1 / (1 + others), atol=1e-3)
+    shares = table_of(certain, data, searched, input_format=1, prior=prior).shares
+    others = (np.diff(table.move_start) - 1) * np.exp(-40 / NAT_STEPS)
+    assert shares is not None and np.allclose(shares[table.move_start[:-1]], 1 / (1 + others), atol=1e-3)
+    sharper = table_of(shard, data, replace(searched, value_exponent=2.0), input_format=1, prior=prior)
+    assert np.allclose(sharper.wdl, sharpened(table.wdl, 2.0))
     # An annotation by the network alone knows less than the search that chose the move.
     alone = replace(searched, prior_nodes=0)
     played = table_of(shard, data, alone, input_format=1, prior=shard.annotated_by)

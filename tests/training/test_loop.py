@@ -70,13 +70,12 @@ def test_a_loop_continues_where_it_was_killed(tmp_path: Path) -> None:
         process.kill()
     again = run_training("run", config)
     told = [line for line in again.stdout.splitlines() if line.startswith("generation")]
-    assert told[:4] == [f"generation 1: {step}" for step in ("train", "export", "gate", "promote")]
+    assert told[:3] == [f"generation 1: {step}" for step in ("train", "gate", "promote")]
     folder = tmp_path / "loop"
     entries = entries_of(tmp_path)
-    steps = ["selfplay", "annotate", "train", "export", "gate", "promote"]
-    assert [entry["step"] for entry in entries] == steps
+    assert [entry["step"] for entry in entries] == ["selfplay", "annotate", "train", "gate", "promote"]
     promoted = (folder / "best.pb.gz").read_bytes()
-    trained = (folder / "generation-0001" / "network.pb.gz").read_bytes()
+    trained = (folder / "generation-0001" / "run" / "network.pb.gz").read_bytes()
     assert entries[-1]["accepted"] == (promoted == trained)
     assert run_training("run", config).stdout == ""
     # One pass over the positions, and not the length that the settings of training name.
@@ -108,8 +107,7 @@ def test_loop_annotates_and_ends_without_promotions(tmp_path: Path) -> None:
     done = run_training("run", config)
     assert "2 generations" in done.stdout
     entries = entries_of(tmp_path)
-    steps = ["annotate", "train", "export", "gate", "clock", "promote"]
-    assert [entry["step"] for entry in entries] == 2 * steps
+    assert [entry["step"] for entry in entries] == 2 * ["annotate", "train", "gate", "clock", "promote"]
     assert not any(entry.get("accepted") for entry in entries)
     # Without a promotion the first shard, which one generation annotates, keeps its annotations.
     headers = [read_header(data / f"{number}.shard") for number in range(3)]
@@ -141,5 +139,4 @@ def test_games_use_an_evaluator_for_each_device(tmp_path: Path, monkeypatch: pyt
     config = write_loop(tmp_path, backend="onnx", annotate_nodes=0)
     settings = loop_settings(tomllib.loads(config.read_text("utf-8")), str(config))
     Loop(settings, lambda text: None).run()
-    steps = ["selfplay", "train", "export", "gate", "promote"]
-    assert [entry["step"] for entry in entries_of(tmp_path)] == steps
+    assert [entry["step"] for entry in entries_of(tmp_path)] == ["selfplay", "train", "gate", "promote"]

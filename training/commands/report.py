@@ -91,7 +91,8 @@ def _print(reports: list[NetworkReport]) -> None:
     table = Table(*headings)
     for report in reports:
         for part, figures in report.parts.items():
-            name = f"{report.name}, T {report.best_temperature:.2f}" if part == "all" else f"  {part}"
+            best = f"T {report.best_temperature:.2f}, V {report.best_value_scale:.2f}"
+            name = f"{report.name}, {best}" if part == "all" else f"  {part}"
             table.add_row(
                 name,
                 f"{figures.positions:,}",

@@ -196,7 +196,7 @@ def table_of(
         # Another search of a searched position replaces the one that chose the move of the game.
         replaced = annotated and target.prior_nodes > 0
         policy = columns["prior"] if replaced else _for_moves(shard, "policy", columns)
-        columns["shares"] = _shares(policy, columns["move_start"], target.search_exponent)
+        columns["shares"] = _shares(policy, columns["move_start"])
         made = _of_search(shard, rows, wdl_of(shard.columns["prior_wdl" if replaced else "wdl"]), target)
     if tables is not None:
         made["wdl"] = targets.rescored(made["wdl"], results(shard, columns["boards"], tables))
@@ -256,11 +256,9 @@ def _for_moves(shard: Shard, name: str, columns: Mapping[str, NDArray[Any]]) -> 
     return found
 
 
-def _shares(policy: NDArray[np.uint8], start: NDArray[np.int64], exponent: float) -> NDArray[np.float16]:
-    """Return the shares of `share_bytes`, raised to the exponent. Those of row i, policy[start[i] :
-    start[i + 1]], add up to 1."""
-    nats = policy.astype(np.float32) / NAT_STEPS
-    shares = np.where(policy == NO_SHARE, 0, np.exp(-exponent * nats))
+def _shares(policy: NDArray[np.uint8], start: NDArray[np.int64]) -> NDArray[np.float16]:
+    """Return the shares of `share_bytes`. Those of row i, policy[start[i] : start[i + 1]], add up to 1."""
+    shares = np.where(policy == NO_SHARE, 0, np.exp(-policy.astype(np.float32) / NAT_STEPS))
     row = np.repeat(np.arange(len(start) - 1), np.diff(start))
     totals = np.bincount(row, shares, len(start) - 1)
     return (shares / np.maximum(totals, 1e-9)[row]).astype(np.float16)
@@ -356,7 +354,7 @@ def _of_search(
         "listed": np.full((count, LISTED), NO_PLACE, np.uint8),
         "listed_score": np.zeros((count, LISTED), np.float32),
         "best": rows.places[:, 0],
-        "wdl": targets.mixed(searched, result, target.result_share),
+        "wdl": targets.sharpened(targets.mixed(searched, result, target.result_share), target.value_exponent),
         "next_wdl": targets.mean_of_next(searched, rows.game, target.short_term_decay, own=False),
         "plies_left": plies_left,
         "score": np.zeros(count, np.float32),

@@ -12,9 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.report.positions import DeepPositions, expected
+from training.targets import sharpened
 
 TEMPERATURES = np.geomspace(0.4, 4.0, 47)
 """Policy temperatures to evaluate, in factors of 1.05."""
+
+VALUE_SCALES = np.geomspace(0.5, 2.0, 57)
+"""Factors of the WDL's logits to evaluate, in steps of 2.5 %."""
 
 BINS = 10
 """Calibration bins, by predicted expected score."""
@@ -45,14 +49,14 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class NetworkReport:
-    """Report of the network `name`. parts: all, games, branches, and further kinds. temperatures, log_losses:
-    calibration of the policy on all positions. calibration: by part, [bins, 3]: mean predicted and mean
-    labelled expected score, count."""
+    """Report of the network `name`. best_value_scale: with the least value_rmse. parts: all, games, branches,
+    and further kinds. log_losses: of the policy on all positions, by TEMPERATURES. calibration: by part,
+    [bins, 3]: mean predicted and mean labelled expected score, count."""
 
     name: str
     best_temperature: float
+    best_value_scale: float
     parts: dict[str, Figures]
-    temperatures: NDArray[np.float64]
     log_losses: NDArray[np.float64]
     calibration: dict[str, NDArray[np.float64]]
 
@@ -61,13 +65,14 @@ class NetworkReport:
         return {
             "network": self.name,
             "best_temperature": self.best_temperature,
+            "best_value_scale": self.best_value_scale,
             **{
                 part: {name: getattr(figures, name) for name in Figures.__slots__}
                 for part, figures in self.parts.items()
             },
             "policy": [
                 {"temperature": float(t), "log_loss": float(loss)}
-                for t, loss in zip(self.temperatures, self.log_losses, strict=True)
+                for t, loss in zip(TEMPERATURES, self.log_losses, strict=True)
             ],
             "calibration": {part: points.tolist() for part, points in self.calibration.items()},
         }
@@ -99,6 +104,7 @@ def network_report(
     lowest = int(losses.mean(axis=1).argmin())
     predicted = expected(wdl)
     off = predicted - positions.value
+    scaled = [np.square(expected(sharpened(wdl, k)) - positions.value).mean() for k in VALUE_SCALES]
     chosen_parts = {
         "all": np.ones(len(positions), bool),
         "games": ~positions.branch,
@@ -124,7 +130,12 @@ def network_report(
         )
         calibration[part] = _calibration(predicted[mine], positions.value[mine])
     return NetworkReport(
-        name, float(TEMPERATURES[lowest]), parts, TEMPERATURES, losses.mean(axis=1), calibration
+        name,
+        float(TEMPERATURES[lowest]),
+        float(VALUE_SCALES[np.argmin(scaled)]),
+        parts,
+        losses.mean(axis=1),
+        calibration,
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from protocol.common.outputs import figure_of, save_figure
-from training.report.figures import NetworkReport
+from training.report.figures import TEMPERATURES, NetworkReport
 
 TICKS = (0.4, 0.6, 0.8, 1.0, 1.4, 2.0, 3.0, 4.0)
 
@@ -26,7 +26,7 @@ def plot_reports(reports: Sequence[NetworkReport], output: Path) -> None:
                 value.plot(
                     points[:, 0], points[:, 1], style, color=colour, label=f"{report.name}, {part}", ms=4
                 )
-        policy.plot(report.temperatures, report.log_losses, color=colour, label=report.name)
+        policy.plot(TEMPERATURES, report.log_losses, color=colour, label=report.name)
         policy.axvline(report.best_temperature, color=colour, linestyle=":", linewidth=1)
         places = [place + number / (len(reports) + 1) for place in range(len(parts))]
         figures = [report.parts[part] for part in parts]

@@ -21,7 +21,7 @@ from training.label.settings import LabelSettings
 from training.report.figures import TEMPERATURES, network_report
 from training.report.judging import judge
 from training.report.positions import DeepPositions, expected, kinds_of, read_positions
-from training.targets import label_wdl
+from training.targets import label_wdl, sharpened
 
 pytestmark = pytest.mark.integration
 
@@ -81,7 +81,7 @@ def test_regret_and_bias_are_what_moves_and_values_lose(positions: DeepPositions
     assert report.parts["all"].value_bias == pytest.approx(0.1, abs=1e-5)
 
 
-def test_the_best_temperature_undoes_what_sharpens_a_policy(positions: DeepPositions) -> None:
+def test_the_best_scales_undo_what_sharpens_a_policy_and_a_value(positions: DeepPositions) -> None:
     rows = positions.encoded(1)
     generator = np.random.default_rng(2)
     # Where the labels' move is drawn from the policy, the policy is right at temperature 1.
@@ -96,7 +96,8 @@ def test_the_best_temperature_undoes_what_sharpens_a_policy(positions: DeepPosit
     drawn = replace(positions, best=best)
     wdl = wdl_of(positions.value)
     plain = network_report("n", drawn, logits, wdl, rows.start)
-    sharp = network_report("n", drawn, 2 * logits, wdl, rows.start)
+    sharp = network_report("n", drawn, 2 * logits, sharpened(wdl, 1.25), rows.start)
+    assert (plain.best_value_scale, sharp.best_value_scale) == pytest.approx((1, 0.8), rel=0.03)
     assert sharp.best_temperature == pytest.approx(2 * plain.best_temperature, rel=0.06)
     assert sharp.parts["all"].log_loss_best == pytest.approx(plain.parts["all"].log_loss_best, rel=0.01)
     assert sharp.parts["all"].log_loss > plain.parts["all"].log_loss
