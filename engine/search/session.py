@@ -151,7 +151,7 @@ class Session:
         game, _favoured = read_header(path)
         while not self.ready(60.0):
             pass
-        # Contempt and the constants depend on the limits of the search that made the tree.
+        # Contempt depends on the limits of the search that made the tree.
         try:
             return game, self._load_as_of(Limits(), game, path)
         except ValueError:
