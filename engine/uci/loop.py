@@ -42,8 +42,9 @@ if TYPE_CHECKING:
 READY_SECONDS = 600.0
 """Longest delay of `readyok` for the evaluator: the first load of a large network may take long."""
 
-QUIET_SECONDS = 0.1
-"""Silence after `uci` or an option after which the evaluator is started: the GUI has set its options."""
+QUIET_SECONDS = 0.5
+"""Silence after `uci` or an option after which the evaluator is started: the GUI has set its options. On a
+busy machine they come tenths of a second late, and may name another evaluator."""
 
 MOST_COMPLAINTS = 10
 """Maximum errors reported for one command."""

@@ -18,6 +18,7 @@ ARGUMENTS = {
     **OVERWRITE,
     "--times N = 2": "factor of channels, attention heads and the width of smolgen (default: 2)",
     "--layers N = 0": "number of encoders (default: unchanged)",
+    "--policy-scale X = 1.0": "factor of the policy's logits (default: 1)",
     "--value-scale X = 1.0": "factor of the WDL's logits, as `report` measures it (default: 1)",
     "--seed SEED = 1": "random seed of the differences between copies (default: 1)",
 }
@@ -25,8 +26,9 @@ ARGUMENTS = {
 
 def run(arguments: argparse.Namespace) -> int:
     require_torch()
-    if arguments.times < 1 or arguments.value_scale <= 0:
-        raise TrainingError("--times must be at least 1, and --value-scale above 0")
+    policy, value = arguments.policy_scale, arguments.value_scale
+    if arguments.times < 1 or min(policy, value) <= 0:
+        raise TrainingError("--times must be at least 1, and --policy-scale and --value-scale above 0")
     from evaluator.network import load_network, network_file
     from training.export import export_network
     from training.model.enlarge import enlarged
@@ -36,12 +38,9 @@ def run(arguments: argparse.Namespace) -> int:
     output = Path(arguments.output)
     guard_output(output, [network_file(arguments.network)], overwrite=arguments.overwrite)
     spec = enlarged(
-        load_network(arguments.network),
-        times=arguments.times,
-        layers=arguments.layers,
-        seed=arguments.seed,
+        load_network(arguments.network), times=arguments.times, layers=arguments.layers, seed=arguments.seed
     )
     network = AttentionNetwork(spec)
-    print(export_network(network, output, value_scale=arguments.value_scale))
+    print(export_network(network, output, policy_temperature=policy, value_scale=value))
     print(f"{count_parameters(network):,} parameters")
     return 0
