@@ -193,7 +193,7 @@ def test_larger_searches_replace_those_of_self_play(network: Path, tmp_path: Pat
     run_training("annotate", path, "--nodes", "16", *flags)
     shard = read_shard(path)
     data, prior = DataSettings(), prior_identity(str(network), 16)
-    searched = TargetSettings(prior_nodes=16, result_share=0.0, value_exponent=1.0)
+    searched = TargetSettings(prior_nodes=16, result_share=0.0)
     table = table_of(shard, data, searched, input_format=1, prior=prior)
     assert np.allclose(table.wdl, wdl_of(shard.columns["prior_wdl"]))
     logits = -shard.columns["prior"].astype(np.float32) / NAT_STEPS
