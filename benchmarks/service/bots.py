@@ -123,7 +123,7 @@ async def tournament(
     seconds: of play; moves that have begun then are broken off. options: further ones of all engines.
     """
     engines: list[chess.engine.UciProtocol] = []
-    # An option that comes late finds the engine's own evaluator starting.
+    # Not by an option: if it comes late, the engine has started an evaluator of its own.
     environment = CHECKOUT.environment(WAVEFRONT_EVALUATOR=address)
     # An engine that cannot connect within three seconds starts its own evaluator.
     processors = asyncio.Semaphore(os.cpu_count() or 1)

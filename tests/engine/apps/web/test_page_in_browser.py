@@ -125,7 +125,7 @@ window.fetch = async (path, options) => {
   if (answer === "lost") throw new TypeError("Failed to fetch");
   return new Response('{"error": "busy"}', {status: Number(answer), headers: {"Retry-After": "1"}});
 }; }"""
-"""Lets the first request for a move fail, and records what is said, which may be gone soon."""
+"""Lets the first request for a move fail, and keeps the messages of the page, which vanish soon."""
 
 
 def test_game_against_a_level_is_played_to_mate(page: Page) -> None:
