@@ -98,9 +98,6 @@ class TargetSettings:
     short_term_decay: float = setting(
         0.85, "lambda for the short-term head, without the position's own label", high=0.99
     )
-    value_exponent: float = setting(
-        1.0, "searched positions: exponent of the WDL, which searches and results flatten", high=4
-    )
 
 
 @dataclass(frozen=True, slots=True)

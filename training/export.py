@@ -42,20 +42,15 @@ class Exported:
 
 @torch.no_grad()
 def export_network(
-    network: AttentionNetwork,
-    path: Path,
-    *,
-    policy_temperature: float = 1.0,
-    value_scale: float = 1.0,
-    license: str = "",
+    network: AttentionNetwork, path: Path, *, policy_temperature: float = 1.0, license: str = ""
 ) -> Exported:
     """Write a network in lc0's format and verify it.
 
     policy_temperature: all policy logits are multiplied by it, so that a search with this PolicyTemperature
-    has the trained priors. value_scale: factor of the WDL's logits. license: licence text for the file.
+    has the trained priors. license: licence text for the file.
     Raises TrainingError if the reference's results differ from PyTorch's.
     """
-    spec = network.spec(policy_scale=policy_temperature, value_scale=value_scale)
+    spec = network.spec(policy_scale=policy_temperature)
     off = compared(network, spec, policy_temperature)
     with failing_as(TrainingError, f"cannot write {path}"):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -44,7 +44,7 @@ PRESETS: dict[str, tuple[str, TrainConfig]] = {
         replace(
             _CPU,
             output="runs/next",
-            targets=TargetSettings(prior_refreshes=0, prior_value_share=0.35, value_exponent=1.15),
+            targets=TargetSettings(prior_refreshes=0, prior_value_share=0.35),
             model=ModelSettings(start="wavefront-gpu"),
             optimiser=OptimiserSettings(dead_slope=0.1, muon_rate=0.003, adam_rate=0.0004, ema=0.998),
             schedule=ScheduleSettings(positions=5_000_000, warmup_steps=100, decay=0.9),

@@ -19,16 +19,14 @@ ARGUMENTS = {
     "--times N = 2": "factor of channels, attention heads and the width of smolgen (default: 2)",
     "--layers N = 0": "number of encoders (default: unchanged)",
     "--policy-scale X = 1.0": "factor of the policy's logits (default: 1)",
-    "--value-scale X = 1.0": "factor of the WDL's logits, as `report` measures it (default: 1)",
     "--seed SEED = 1": "random seed of the differences between copies (default: 1)",
 }
 
 
 def run(arguments: argparse.Namespace) -> int:
     require_torch()
-    policy, value = arguments.policy_scale, arguments.value_scale
-    if arguments.times < 1 or min(policy, value) <= 0:
-        raise TrainingError("--times must be at least 1, and --policy-scale and --value-scale above 0")
+    if arguments.times < 1 or arguments.policy_scale <= 0:
+        raise TrainingError("--times must be at least 1, and --policy-scale above 0")
     from evaluator.network import load_network, network_file
     from training.export import export_network
     from training.model.enlarge import enlarged
@@ -41,6 +39,6 @@ def run(arguments: argparse.Namespace) -> int:
         load_network(arguments.network), times=arguments.times, layers=arguments.layers, seed=arguments.seed
     )
     network = AttentionNetwork(spec)
-    print(export_network(network, output, policy_temperature=policy, value_scale=value))
+    print(export_network(network, output, policy_temperature=arguments.policy_scale))
     print(f"{count_parameters(network):,} parameters")
     return 0

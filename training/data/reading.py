@@ -354,7 +354,7 @@ def _of_search(
         "listed": np.full((count, LISTED), NO_PLACE, np.uint8),
         "listed_score": np.zeros((count, LISTED), np.float32),
         "best": rows.places[:, 0],
-        "wdl": targets.sharpened(targets.mixed(searched, result, target.result_share), target.value_exponent),
+        "wdl": targets.mixed(searched, result, target.result_share),
         "next_wdl": targets.mean_of_next(searched, rows.game, target.short_term_decay, own=False),
         "plies_left": plies_left,
         "score": np.zeros(count, np.float32),

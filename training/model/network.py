@@ -157,8 +157,8 @@ class AttentionNetwork(nn.Module):
             for attention in attentions:
                 attention.use_kernel()
 
-    def spec(self, *, policy_scale: float = 1.0, value_scale: float = 1.0) -> spec.NetworkSpec:
-        """Return the current network. policy_scale, value_scale: factors of the logits of policy and WDL."""
+    def spec(self, *, policy_scale: float = 1.0) -> spec.NetworkSpec:
+        """Return the current network. policy_scale: factor of all policy logits."""
         template = self.template
         body, policy = template.body, template.policy
         assert isinstance(body, spec.AttentionBody) and isinstance(policy, spec.AttentionPolicyHead)
@@ -175,9 +175,6 @@ class AttentionNetwork(nn.Module):
         q = self.policy.q.spec()
         value, moves_left = self.value.spec(), self.moves_left and self.moves_left.spec()
         assert isinstance(value, spec.ValueHead) and isinstance(moves_left, spec.MovesLeftHead | None)
-        wdl = Dense(
-            value.dense2.weights * np.float32(value_scale), value.dense2.biases * np.float32(value_scale)
-        )
         return replace(
             template,
             body=replace(
@@ -195,7 +192,7 @@ class AttentionNetwork(nn.Module):
                 k=self.policy.k.spec(),
                 promotion=array(self.policy.promotion) * scale,
             ),
-            value=replace(value, dense2=wdl),
+            value=value,
             moves_left=moves_left,
             policy_heads=(template.policy_head,),
             value_heads=(template.value_head,),

@@ -19,7 +19,6 @@ from tests.training.run.runs import run_training
 from training.errors import TrainingError
 from training.export import probe_planes
 from training.model.enlarge import enlarged
-from training.targets import sharpened
 
 SHAPE = replace(EVERY_PRODUCT, layers=3)
 
@@ -73,8 +72,7 @@ def test_enlarging_is_rejected_for_other_shapes() -> None:
 def test_the_command_writes_a_file_to_begin_with(tmp_path: Path) -> None:
     small, large = tmp_path / "small.pb.gz", tmp_path / "large.pb.gz"
     write_network(random_network(SHAPE, 1), small)
-    run_training("enlarge", small, "--output", large, "--policy-scale", 2, "--value-scale", 0.5)
+    run_training("enlarge", small, "--output", large, "--policy-scale", 2)
     planes = probe_planes()[:8]
     before, after = forward(load_network(small), planes), forward(load_network(large), planes)
     assert np.abs(2 * before.policy - after.policy).max() < 0.01 * before.policy.std()
-    assert np.allclose(after.value, sharpened(before.value, 0.5), atol=1e-3)
