@@ -45,8 +45,8 @@ TABLE: tuple[tuple[int, int, float], ...] = (
     (2150, 42, 0.25),
     (2245, 64, 0.25),
     (2400, 122, 0.25),
-    (2600, 308, 0.25),
-    (2800, 1250, 0.25),
+    (2600, 240, 0.25),
+    (2800, 600, 0.25),
 )
 """Elo, nodes and temperature, measured by `benchmarks.strength.ladder` (docs/how-to/strength.md)."""
 
