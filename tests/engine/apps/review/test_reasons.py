@@ -123,7 +123,7 @@ def confirmed(case: dict[str, Any], reason: MoveReason) -> bool:
     if kind == "promotion":
         return any(len(move) == 5 for move in line[::2])
     gains = [material(game, attacker) - material(start, attacker) for game in games[1:]]
-    if max(gains) <= 0 or gains[-1] <= 0:
+    if max(gains[-2:]) <= 0:  # A line may end with one capture of an exchange.
         return False
     if kind in ("capture", "en prise", "hanging piece", "hanging pawn"):
         taken = earlier[moved]
