@@ -28,6 +28,14 @@ def run(*command: object, status: int | None = 0, **more: Any) -> subprocess.Com
     return done
 
 
+def suspend(process: Any) -> Any:
+    """Suspend a psutil.Process, and wait until its threads have stopped: some run on for a moment."""
+    process.suspend()
+    while any(") T " not in each.read_text() for each in Path(f"/proc/{process.pid}/task").glob("*/stat")):
+        os.sched_yield()
+    return process
+
+
 def python(code: str, *arguments: object, **more: Any) -> subprocess.CompletedProcess[str]:
     """Run a program in Python; otherwise as `run`."""
     return run(sys.executable, "-c", code, *arguments, **more)

@@ -75,8 +75,7 @@ def test_every_panel_of_the_dashboard_asks_for_something() -> None:
 @pytest.mark.skipif(shutil.which("hadolint") is None, reason="needs hadolint, of the extra lint")
 @pytest.mark.parametrize("path", CONTAINERS, ids=lambda path: path.name)
 def test_hadolint_finds_nothing_wrong_with_a_container(path: Path) -> None:
-    # DL3059 wants one RUN for all. Each step of a build stage is cached alone, and its layers do not ship.
-    run("hadolint", "--no-color", "--ignore", "DL3059", path)
+    run("hadolint", "--no-color", "--ignore", "DL3059", path)  # A build stage may have several RUN.
 
 
 def test_containers_are_built_without_what_is_not_installed() -> None:

@@ -31,6 +31,7 @@ from evaluator.network.writer import write_network
 from tests.engine.evaluation.evaluators import RunningEvaluator
 from tests.engine.uci.uci_process import eventually
 from tests.evaluator.service.plugin import Plugin
+from tests.programs import suspend
 
 pytestmark = pytest.mark.integration
 
@@ -304,7 +305,7 @@ def test_requests_go_to_a_better_evaluator_at_once(two: tuple[RunningEvaluator, 
         link.start()
         assert link.wait(60) is not None
         requests.connect()
-        psutil.Process(first.pid).suspend()
+        suspend(psutil.Process(first.pid))
         assert requests.send(batch, "a")
         link._change_to(second.address)
         assert requests.receive(None) is None

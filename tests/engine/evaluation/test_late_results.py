@@ -20,6 +20,7 @@ from engine.search.loop.batching import BatchSizes
 from protocol.batch import EvaluationBatch
 from protocol.client import EvaluatorClient
 from tests.engine.core.tree.search_helpers import new_tree
+from tests.programs import suspend
 
 KEY = ("", "", "")
 RULE = BatchSizes(8).rule
@@ -91,8 +92,7 @@ def test_lost_evaluator_owes_no_late_results(evaluator: PooledEvaluator[str]) ->
     tree, link = new_tree(Game()), evaluator.links[0]
     first = link.client
     assert first is not None and link.pid is not None
-    process = psutil.Process(link.pid)
-    process.suspend()
+    process = suspend(psutil.Process(link.pid))
     begun(evaluator, tree).abandon()
     process.kill()
     link.lost(first, "killed")

@@ -25,6 +25,7 @@ from engine.search.pool import PoolPlayer, SearchPool, answer
 from protocol.batch import PositionBatch
 from tests.engine.evaluation.evaluators import shared_evaluator
 from tests.paths import TABLES
+from tests.programs import suspend
 
 pytestmark = pytest.mark.integration
 
@@ -175,8 +176,7 @@ async def test_a_waiting_task_that_is_cancelled_leaves_the_pool_alone(pool: Sear
 @pytest.mark.skipif(sys.platform == "win32", reason="processes cannot be suspended by a signal")
 def test_evaluation_leaves_the_pool_when_it_is_cancelled(own_pool: SearchPool) -> None:
     own_pool.evaluate([Game()], RANDOM).result(60)
-    (evaluator,) = map(psutil.Process, own_pool.evaluator_pids())
-    evaluator.suspend()
+    evaluator = suspend(*map(psutil.Process, own_pool.evaluator_pids()))
     waiting = [own_pool.evaluate([Game()] * 100, RANDOM) for _ in range(20)]
     random = Random(1)
     for future in random.sample(waiting, 15):

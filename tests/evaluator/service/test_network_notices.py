@@ -71,9 +71,7 @@ def test_a_result_names_the_network_that_computed_it(service: tuple[Harness, Eva
         assert msgpack.unpackb(socket.recv_multipart()[0])["network"] == second != first
 
 
-def test_client_without_features_gets_the_usual(
-    service: tuple[Harness, EvaluatorClient, Path],
-) -> None:
+def test_client_without_features_gets_the_usual(service: tuple[Harness, EvaluatorClient, Path]) -> None:
     harness, admin, path = service
     with foreign_client(harness.address) as socket:
         assert say_hello(socket, ())["features"] == []
@@ -122,9 +120,7 @@ def test_a_client_bound_to_an_alias_follows_it(service: tuple[Harness, Evaluator
         assert each.network.name == name
 
 
-def test_requests_for_a_gone_network_end_as_changed(
-    service: tuple[Harness, EvaluatorClient, Path],
-) -> None:
+def test_requests_for_a_gone_network_end_as_changed(service: tuple[Harness, EvaluatorClient, Path]) -> None:
     """They were sent before the client could read the notice."""
     harness, admin, path = service
     client = harness.client()

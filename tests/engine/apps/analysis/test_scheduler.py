@@ -16,6 +16,7 @@ from engine.apps.analysis.query import NAMES
 from engine.apps.analysis.scheduler import QueryScheduler
 from engine.apps.analysis.settings import AnalysisSettings
 from tests.engine.apps.analysis.recording import RANDOM, Conversation, RecordingClient, scheduler
+from tests.programs import suspend
 from tests.rounds import rounds
 
 pytestmark = pytest.mark.integration
@@ -261,8 +262,7 @@ def test_position_has_a_move_when_time_ends_unevaluated() -> None:
     with scheduler(own=True) as made:
         talk = Conversation(made)
         talk.ask(id="warm", nodes=1)
-        (evaluator,) = map(psutil.Process, made.evaluator_pids())
-        evaluator.suspend()
+        evaluator = suspend(*map(psutil.Process, made.evaluator_pids()))
         talk.say(id="late", moves=["h2h4", "a7a5"], movetime=20)
         assert "first evaluation" in talk.client.next()["warning"]
         evaluator.resume()

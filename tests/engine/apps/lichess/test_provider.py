@@ -16,7 +16,7 @@ import pytest
 
 from tests.paths import REPOSITORY
 from tests.peers.lichess_broker import ENGINE, Broker, Record
-from tests.programs import command
+from tests.programs import command, suspend
 
 pytestmark = pytest.mark.integration
 
@@ -146,7 +146,7 @@ def test_lines_keep_coming_while_the_evaluator_does_not_answer() -> None:
         record = broker.ask("silent", movetime=ENDLESS)
         begun(record)
         (evaluator,) = psutil.Process(process.pid).children()
-        evaluator.suspend()
+        suspend(evaluator)
         shown = len(record.blocks)
         while len(record.blocks) < shown + 8:
             assert not record.done.wait(0.05)

@@ -29,6 +29,7 @@ from engine.apps.web.store import Store
 from engine.options import Options
 from engine.search.pool import SearchPool
 from tests.engine.apps.web.serving import COMMAND, NDJSON, WAIT_S, Web, stream, web
+from tests.programs import suspend
 
 pytestmark = pytest.mark.integration
 
@@ -127,7 +128,7 @@ def test_work_ends_with_its_client(server: Web, path: str, body: dict[str, objec
     (evaluator,) = psutil.Process(server.process.pid).children()
     connection = HTTPConnection(server.netloc, timeout=WAIT_S)
     if accept != NDJSON:
-        evaluator.suspend()  # It never answers in time.
+        suspend(evaluator)  # It never answers in time.
     try:
         connection.request("POST", f"/api/v1/{path}", json.dumps(body), {"Accept": accept})
         if accept == NDJSON:

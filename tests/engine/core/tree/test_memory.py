@@ -69,8 +69,7 @@ def test_a_full_tree_is_pruned_and_searched_on(new_tree: NewTree) -> None:
     children = [child for child in tree.children() if child.visits]
     assert sum(child.visits for child in children) == info.visits - 1
     assert all(abs(child.evaluation.q) <= 1 and 0 <= child.evaluation.d <= 1 for child in children)
-    # And what is worth most is still there.
-    assert len(tree.lines(1)[0].moves) >= 4
+    assert len(tree.lines(1)[0].moves) >= 4  # And what is worth most is still there.
 
 
 @pytest.mark.integration

@@ -28,7 +28,7 @@ from protocol.wire.codec import decode_request, encode
 from protocol.wire.messages import Error, Hello, NetworkInfo, Reply, Welcome
 from tests.engine.uci.uci_process import UciProcess, eventually, sockets_of
 from tests.paths import REPOSITORY
-from tests.programs import run
+from tests.programs import run, suspend
 
 pytestmark = pytest.mark.integration
 
@@ -85,7 +85,7 @@ def test_a_frozen_evaluator_does_not_hold_up_the_move() -> None:
         engine.send("position startpos")
         assert engine.best_move("go nodes 200")
         (evaluator,) = evaluators_of(engine.pid)
-        evaluator.suspend()
+        suspend(evaluator)
         try:
             engine.send("setoption name ClearTree")
             # No search has evaluated it before.
@@ -102,7 +102,7 @@ def test_move_comes_when_a_frozen_evaluator_is_given_up() -> None:
     with UciProcess() as engine:
         engine.sync()
         (evaluator,) = evaluators_of(engine.pid)
-        evaluator.suspend()
+        suspend(evaluator)
         engine.send("setoption name Threads value 1")
         engine.best_move("go wtime 3000 btime 3000")
         assert evaluator.is_running()  # It is ended by force some seconds later.
@@ -241,7 +241,7 @@ def test_crash_is_named_when_its_connection_broke_first() -> None:
         client = link.wait(60)
         assert client is not None and link.pid is not None
         process = psutil.Process(link.pid)
-        process.suspend()  # It cannot end by itself when its connection is closed.
+        suspend(process)  # It cannot end by itself when its connection is closed.
         link.lost(client, "the connection is broken")
         process.send_signal(signal.SIGABRT)
         process.resume()

@@ -15,6 +15,7 @@ from engine.evaluation.link.requests import Requests
 from protocol.batch import PositionBatch
 from protocol.client import Completed, EvaluatorClient
 from protocol.errors import BadRequest, DeviceFailed, Draining, Overloaded, RemoteError
+from tests.programs import suspend
 
 pytestmark = pytest.mark.integration
 
@@ -32,8 +33,7 @@ def test_requests_are_sent_again_when_the_evaluator_is_killed(link: EvaluatorLin
     requests: Requests[str] = Requests(link, "play", unsent.append)
     first = requests.connect()
     assert first is not None and link.pid is not None
-    evaluator = psutil.Process(link.pid)
-    evaluator.suspend()
+    evaluator = suspend(psutil.Process(link.pid))
     assert requests.send(BATCH, "a") and requests.send(BATCH, "b")
     evaluator.kill()
     assert requests.receive(None) is None

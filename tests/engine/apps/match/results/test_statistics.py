@@ -94,5 +94,4 @@ def test_interval_holds_the_truth_in_95_percent(difference: float) -> None:
         a, b, c, d, e = (int(count) for count in histogram)
         estimate = elo(Tally(pairs=(a, b, c, d, e)))
         hits += estimate.low <= difference <= estimate.high
-    # Four standard deviations of the share of hits are 1.9 %.
-    assert 0.93 <= hits / 2000 <= 0.97
+    assert 0.93 <= hits / 2000 <= 0.97  # Four standard deviations of the share of hits are 1.9 %.
