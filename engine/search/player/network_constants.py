@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # docs/lab/search.md has the matches of both.
 
-ON_GPU: Mapping[str, Value] = {"fpu_value": 0.27, "policy_temperature": 1.55}
+ON_GPU: Mapping[str, Value] = {"fpu_value": 0.27, "policy_temperature": 1.8}
 """Less exploration would halve a GPU's nodes per second: most visits would meet positions in flight."""
 
 ON_CPU: Mapping[str, Value] = {
@@ -31,7 +31,7 @@ ON_CPU: Mapping[str, Value] = {
 """Of `wavefront tune` at 800 nodes, but exploration grows to that of lc0's constants at 10,000 visits."""
 
 CONSTANTS: Mapping[str, Mapping[str, Value]] = {
-    "637cc088d1eaed0571b4713977bd5720b74396d2819cb2c1a0442b8679e4557c": ON_GPU,  # wavefront-gpu
+    "2f8c2c533f186c7eb5c3bdb04edf1fa242757aafafe2c8e641a57812bdd64673": ON_GPU,  # wavefront-gpu
     "70c501f31fcd421f91284458040bb87664f7dc17cbfb43f2a68656b6c222c2fc": ON_CPU,  # wavefront-cpu
 }
 """Options by NetworkInfo.content_hash."""
