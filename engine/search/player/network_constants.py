@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from engine.options import Options
     from protocol.common.settings.spec import Value
 
-# docs/lab/search.md has the matches of both.
+# docs/lab/search.md has the matches of both, docs/lab/training.md those of today's temperature on GPUs.
 
 ON_GPU: Mapping[str, Value] = {"fpu_value": 0.27, "policy_temperature": 1.8}
 """Less exploration would halve a GPU's nodes per second: most visits would meet positions in flight."""
