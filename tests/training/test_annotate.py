@@ -103,13 +103,8 @@ def test_searches_are_annotated_for_training_with_their_nodes(network: Path, tmp
     totals = np.add.reduceat(shares, start[:-1])
     assert np.allclose(totals, 1, atol=0.14)  # quarters of a nat
     for prior_nodes, used in ((40, True), (20, True), (41, False), (0, False)):
-        table = table_of(
-            shard,
-            DataSettings(),
-            TargetSettings(prior_nodes=prior_nodes),
-            input_format=1,
-            prior=prior_identity(str(network), prior_nodes),
-        )
+        targets, prior = TargetSettings(prior_nodes=prior_nodes), prior_identity(str(network), prior_nodes)
+        table = table_of(shard, DataSettings(), targets, input_format=1, prior=prior)
         assert table.annotated.all() == used
     assert len(packed) == 48 + whole.branches
 
@@ -153,11 +148,8 @@ def test_a_shard_with_an_illegal_move_is_left_as_it_is(network: Path, tmp_path: 
     moves[14] = 0o7700
     write_shard(bad, replace(shard, columns={**shard.columns, "moves": moves}))
     before = bad.read_bytes()
-    done = run_training(
-        *("annotate", tmp_path, "--weights", network, "--backend", "onnx", "--threads", 1, "--json"),
-        *("--nodes", 4),
-        status=1,
-    )
+    flags = ("--weights", network, "--backend", "onnx", "--threads", 1, "--json", "--nodes", 4)
+    done = run_training("annotate", tmp_path, *flags, status=1)
     summary = json.loads(done.stdout)
     assert summary["shards"] == 1
     assert list(summary["broken"]) == [str(bad)]
@@ -202,9 +194,19 @@ def test_larger_searches_replace_those_of_self_play(network: Path, tmp_path: Pat
     sure = np.full(len(logits), 40, np.uint8)
     sure[table.move_start[:-1]] = 0
     certain = replace(shard, columns={**shard.columns, "prior": sure})
-    shares = table_of(certain, data, searched, input_format=1, prior=prior).shares
+    surer = table_of(certain, data, searched, input_format=1, prior=prior)
     others = (np.diff(table.move_start) - 1) * np.exp(-40 / NAT_STEPS)
-    assert shares is not None and np.allclose(shares[table.move_start[:-1]], 1 / (1 + others), atol=1e-3)
+    assert surer.shares is not None
+    assert np.allclose(surer.shares[table.move_start[:-1]], 1 / (1 + others), atol=1e-3)
+    # It surprises the network, not itself.
+    torch = pytest.importorskip("torch", reason="needs PyTorch: pip install '.[train]'")
+    from training.run.processes import Group
+    from training.run.trainer import Trainer
+
+    document = {"targets": {"prior": str(network), "prior_nodes": 16}, "data": {"surprise": 0.5}}
+    trainer = Trainer(train_config(SETTINGS | document, "test"), [surer], Group(0, 1, torch.device("cpu")))
+    trainer.set_targets()
+    assert trainer.table.surprise.median() > 0.7
     # An annotation by the network alone knows less than the search that chose the move.
     alone = replace(searched, prior_nodes=0)
     played = table_of(shard, data, alone, input_format=1, prior=shard.annotated_by)
@@ -214,9 +216,7 @@ def test_larger_searches_replace_those_of_self_play(network: Path, tmp_path: Pat
 
 def test_annotations_that_do_not_fit_are_refused(folder: Path) -> None:
     shard = read_shard(folder / "a.shard")
-    shorter = Shard(
-        shard.kind, {**shard.columns, "prior": shard.columns["prior"][:-1]}, annotated_by=shard.annotated_by
-    )
+    shorter = replace(shard, columns={**shard.columns, "prior": shard.columns["prior"][:-1]})
     with pytest.raises(ShardError, match="prior does not fit"):
         table_of(shorter, DataSettings(), TargetSettings(), input_format=1, prior=shard.annotated_by)
     with pytest.raises(ShardError, match="prior is missing"):

@@ -260,14 +260,14 @@ class DeviceTable:
         since: number of the first table. Each table is evaluated separately, so that its targets are
         bit-identical regardless of the others.
         """
-        size = PRIOR_BATCH[self.device.type]
         stored = self.prior if annotations else None
-        for rows in self._pieces(size, since):
+        for rows in self._pieces(PRIOR_BATCH[self.device.type], since):
             flat, legal = self._moves_of(rows)
             log_prior = torch.zeros(flat.shape, device=self.device)
             if prior is not None:
                 batch = self.batch(rows, None)
                 log_prior = over_moves(prior(batch.tokens).policy, batch)
+            expected = log_prior
             if stored is not None:
                 log_prior = torch.where(
                     self.annotated[rows][:, None], stored[flat].float() / -NAT_STEPS, log_prior
@@ -278,8 +278,8 @@ class DeviceTable:
             if self.shares is not None:
                 policy = torch.where(self.searched[rows][:, None], self.shares[flat].float(), policy)
             self.policy[flat[legal]] = policy[legal].half()
-            if exponent and self._data.surprise:
-                self.surprise[rows] = _divergence(policy, log_prior)
+            if prior is not None and self._data.surprise:
+                self.surprise[rows] = _divergence(policy, expected)
             progress(int(rows[-1]) + 1)
 
     def _pieces(self, size: int, since: int) -> Iterator[Tensor]:

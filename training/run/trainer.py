@@ -111,7 +111,7 @@ class Trainer:
         prior: AttentionNetwork | None = None
         # A refreshed prior knows less than a search.
         annotations = bool(settings.prior) and (self.prior is None or settings.prior_nodes > 0)
-        if settings.prior and (not annotations or self.table.unannotated(since)):
+        if settings.prior and (not annotations or self.config.data.surprise or self.table.unannotated(since)):
             prior = self._prior_network = self._prior_network or self._made_prior()
         self.table.set_policy(prior, settings, annotations=annotations, since=since)
 
