@@ -228,12 +228,10 @@ class Engine(Closing):
                 if analysis.nodes > 10_000:
                     break
         """
-        limits = Limits(
-            nodes=nodes,
-            movetime_ms=None if movetime is None else round(movetime),
-            infinite=nodes is None and movetime is None,
-            search_moves=uci_moves(search_moves),
-        )
+        if nodes is None and movetime is None:
+            limits = Limits(infinite=True, search_moves=uci_moves(search_moves))
+        else:
+            limits = limits_of(nodes, movetime, None, None, None, search_moves)
         control = SearchControl()
         reports: queue.SimpleQueue[Analysis | BaseException | None] = queue.SimpleQueue()
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from engine.options.flags import engine_flags, options_of_arguments
 from protocol.common.commands import Declared
 from protocol.common.printing import printable
-from protocol.common.processes import INTERRUPTED, interrupted_by_signals, own_input
+from protocol.common.processes import INTERRUPTED, ending_signals, interrupted_by_signals, own_input
 
 if TYPE_CHECKING:
     import chess
@@ -202,9 +202,8 @@ class TerminalGame:
 
         No signal interrupts this.
         """
-        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-            if hasattr(signal, name):
-                signal.signal(getattr(signal, name), signal.SIG_IGN)
+        for number in ending_signals():
+            signal.signal(number, signal.SIG_IGN)
         if not self.board.move_stack:
             return 0
         self._save()

@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from typing import TypeVar
+
+from protocol.common.processes import ending_signals
 
 T = TypeVar("T")
 
@@ -13,34 +17,30 @@ POLL_SECONDS = 0.1
 
 
 def interruptible(search: Callable[[], T], stop: Callable[[], None]) -> tuple[T, bool]:
-    """Run a search in another thread, and return its result and whether it was interrupted.
+    """Run a search in another thread, and return its result and whether a signal interrupted it.
 
-    stop: called after an interrupt until the search ends, which may not have begun at the first call.
+    stop: called after the signal until the search ends, which may not have begun at the first call.
+    Only the main thread may call this.
     """
-    results: list[T] = []
-    failures: list[BaseException] = []
-
-    # Not `join`: in Python 3.11 an interrupted one takes the thread for ended.
-    ended = threading.Event()
+    result: Future[T] = Future()
+    interrupted = threading.Event()
 
     def work() -> None:
         try:
-            results.append(search())
+            result.set_result(search())
         except BaseException as error:  # Raised again in the caller's thread.
-            failures.append(error)
-        finally:
-            ended.set()
+            result.set_exception(error)
 
-    interrupted = False
-    threading.Thread(target=work, name="search").start()
+    # A KeyboardInterrupt while the thread starts would leave a search that nobody stops.
+    handlers = {it: handler for it in ending_signals() if callable(handler := signal.getsignal(it))}
     try:
-        while not ended.wait(POLL_SECONDS):
-            pass
-    except KeyboardInterrupt:
-        interrupted = True
-        while not ended.is_set():
-            stop()
-            ended.wait(POLL_SECONDS)
-    if failures:
-        raise failures[0]
-    return results[0], interrupted
+        for number in handlers:
+            signal.signal(number, lambda number, frame: interrupted.set())
+        threading.Thread(target=work, name="search").start()
+        while not wait([result], POLL_SECONDS).done:
+            if interrupted.is_set():
+                stop()
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    return result.result(), interrupted.is_set()

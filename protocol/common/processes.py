@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
@@ -96,7 +97,6 @@ def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
     Raises KeyboardInterrupt if it was cancelled and returned no result, and at the second Ctrl-C.
     """
     import asyncio
-    import signal
 
     async def run() -> T:
         task = asyncio.current_task()
@@ -114,16 +114,20 @@ def run_interruptible(work: Coroutine[Any, Any, T]) -> T:
         raise KeyboardInterrupt from None
 
 
+def ending_signals() -> list[int]:
+    """Return the numbers of the system's signals of Ctrl-C, `kill` and a closed terminal."""
+    names = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
+    return [getattr(signal, name) for name in names if hasattr(signal, name)]
+
+
 @contextlib.contextmanager
 def interrupted_by_signals() -> Iterator[None]:
     """Let SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does. Ignored ones (nohup) stay ignored."""
-    import signal
 
     def interrupt(number: int, frame: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    found = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP", "SIGBREAK")]
-    numbers = [number for number in found if number and signal.getsignal(number) == signal.SIG_DFL]
+    numbers = [number for number in ending_signals() if signal.getsignal(number) == signal.SIG_DFL]
     for number in numbers:
         signal.signal(number, interrupt)
     try:
@@ -145,8 +149,6 @@ def group_of_its_own() -> dict[str, Any]:
 def kill_group(process_id: int) -> None:
     """End a child's process group: an engine behind a shell script would outlive the script.
     Raises ProcessLookupError if there is none."""
-    import signal
-
     if sys.platform == "win32":
         os.kill(process_id, signal.SIGTERM)  # This terminates immediately on Windows.
     else:
@@ -165,12 +167,7 @@ def crash_signal(status: int) -> str | None:
 
     status: as in `subprocess`.
     """
-    import signal
-
-    with contextlib.suppress(ValueError):
-        name = signal.Signals(-status).name
-        return name if name in CRASH_SIGNALS else None
-    return None
+    return next((name for name in CRASH_SIGNALS if getattr(signal, name, None) == -status), None)
 
 
 def child_command(program: str, *arguments: str) -> list[str]:
@@ -192,8 +189,6 @@ def how_it_ended(status: int) -> str:
 
     status: as in `subprocess`; the negative signal number if a signal ended it.
     """
-    import signal
-
     if status >= 0:
         return f"ended with exit code {status}"
     with contextlib.suppress(ValueError):

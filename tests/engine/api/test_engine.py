@@ -137,6 +137,8 @@ def test_errors_are_typed_and_leave_the_engine_usable(engine: Engine) -> None:
         engine.play()
     with pytest.raises(ValueError, match="nodes"):
         engine.play(nodes=0)
+    with pytest.raises(ValueError, match="nodes"):
+        next(engine.analysis(nodes=0))
     with pytest.raises(OptionError, match="MultiPV"):
         engine.analyse(nodes=1, multipv=0)
     assert engine.fen == before

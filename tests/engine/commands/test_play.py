@@ -116,15 +116,11 @@ def test_play_refuses_words_that_are_no_legal_move(tmp_path: Path, word: str) ->
         ("6k1/p5p1/8/7Q/8/8/5PPP/6K1 w - - 0 1", "Qe8+ Qh5+ Qe8+ Qh5+ draw", "1/2-1/2"),
         ("6k1/p5p1/8/7Q/8/8/5PPP/6K1 w - - 0 1", "Qe8+ Qh5+ " * 4, "1/2-1/2"),
         ("7k/8/6KP/8/8/8/8/8 w - - 0 1", "h7", "1/2-1/2"),
-        ("8/8/8/8/8/6k1/6p1/6K1 w - - 0 1", "", None),
     ],
 )
-def test_play_ends_a_decided_game(tmp_path: Path, fen: str, words: str, result: str | None) -> None:
-    done = run(tmp_path, "\n".join(words.split()) + "\n", "--white", "--nodes", "2", "--fen", fen)
-    if result is None:
-        assert done.returncode == 2 and "stalemate" in done.stderr
-    else:
-        assert saved(tmp_path / "games.pgn").headers["Result"] == result
+def test_play_ends_a_decided_game(tmp_path: Path, fen: str, words: str, result: str) -> None:
+    play(tmp_path, "\n".join(words.split()) + "\n", "--white", "--nodes", "2", "--fen", fen)
+    assert saved(tmp_path / "games.pgn").headers["Result"] == result
 
 
 @pytest.mark.parametrize(
@@ -134,6 +130,7 @@ def test_play_ends_a_decided_game(tmp_path: Path, fen: str, words: str, result: 
         ("8/8/8/8/8/8/8/K7 w - - 0 1", "no king"),
         ("P3k3/8/8/8/8/8/8/4K3 w - - 0 1", "a pawn stands on"),
         ("R6k/6pp/8/8/8/8/8/6K1 b - - 0 1", "checkmate"),
+        ("8/8/8/8/8/6k1/6p1/6K1 w - - 0 1", "stalemate"),
         ("\x1b[31m", "FEN"),
     ],
 )
@@ -194,28 +191,19 @@ def test_play_prints_the_game_when_the_disk_is_full(tmp_path: Path) -> None:
 
 @posix
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"])
-def test_play_keeps_the_game_when_a_signal_ends_it(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(("nodes", "written"), [(10**9, "1. e4"), (2, "1... ")])
+def test_play_keeps_the_game_when_a_signal_ends_it(
+    tmp_path: Path, nodes: int, written: str, name: str
+) -> None:
     path = tmp_path / "games.pgn"
-    with started(*COMMAND, *THINKING, cwd=tmp_path) as process:
+    with started(*COMMAND, "--white", f"--nodes={nodes}", cwd=tmp_path) as process:
         say(process, "e4\n")
-        until_written(process, path, "1. e4")
-        process.send_signal(signal.Signals[name])
-        assert process.wait(60) == (-signal.SIGKILL if name == "SIGKILL" else 130)
-    assert saved(path).headers["Result"] == "*"
-
-
-@posix
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
-def test_play_ends_in_order_when_a_signal_comes_at_the_prompt(tmp_path: Path, name: str) -> None:
-    path = tmp_path / "games.pgn"
-    with started(*COMMAND, "--white", "--nodes", "2", cwd=tmp_path) as process:
-        say(process, "e4\n")
-        until_written(process, path, "1... ")
+        until_written(process, path, written)
         process.send_signal(signal.Signals[name])
         output, errors = process.communicate(timeout=60)
-        assert process.returncode == 130, errors
-    assert "games.pgn" in output and "Traceback" not in errors
-    assert saved(path).end().ply() == 2
+    status, told = (-signal.SIGKILL, False) if name == "SIGKILL" else (130, True)
+    assert (process.returncode, "games.pgn" in output) == (status, told), errors
+    assert "Traceback" not in errors and saved(path).headers["Result"] == "*"
 
 
 @posix

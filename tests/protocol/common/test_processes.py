@@ -110,6 +110,18 @@ def test_an_interrupted_script_says_so_by_its_status(body: str, told: signal.Sig
         assert process.stderr.read() == b""
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for another process")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_while_a_search_starts_stops_it(name: str) -> None:
+    code = (
+        "import os, signal, threading\nfrom protocol.common.interruptible import interruptible\n"
+        "from protocol.common.processes import interrupted_by_signals\nstopped = threading.Event()\n"
+        f"def search():\n    os.kill(os.getpid(), signal.{name})\n    return stopped.wait()\n"
+        "with interrupted_by_signals():\n    print(interruptible(search, stopped.set))"
+    )
+    assert python(code).stdout == "(True, True)\n"
+
+
 def test_an_engine_that_imports_it_waits_for_nothing_it_does_not_use() -> None:
     code = (
         "import sys, protocol.common.processes; print({'asyncio', 'logging', 'subprocess'} & {*sys.modules})"
@@ -127,8 +139,9 @@ def test_a_process_in_a_group_of_its_own_hears_no_ctrl_c() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
+    ("ending", "words"),
     [
+        (-300, "was ended by signal 300"),
         ("raise SystemExit(3)", "ended with exit code 3"),
         pytest.param(
             "import os; os.abort()",
@@ -137,9 +150,6 @@ def test_a_process_in_a_group_of_its_own_hears_no_ctrl_c() -> None:
         ),
     ],
 )
-def test_the_status_of_a_process_in_words(code: str, words: str) -> None:
-    assert how_it_ended(python(code, status=None).returncode) == words
-
-
-def test_a_signal_without_a_name() -> None:
-    assert how_it_ended(-300) == "was ended by signal 300"
+def test_the_status_of_a_process_in_words(ending: str | int, words: str) -> None:
+    status = ending if isinstance(ending, int) else python(ending, status=None).returncode
+    assert how_it_ended(status) == words
