@@ -126,8 +126,8 @@ def test_a_signal_while_a_search_starts_stops_it(name: str) -> None:
 
 def test_an_engine_that_imports_it_waits_for_nothing_it_does_not_use() -> None:
     code = (  # An editable install first builds, with subprocess.
-        "import sys, protocol; known = {*sys.modules}; import protocol.common.processes\n"
-        "print({'asyncio', 'logging', 'subprocess'} & {*sys.modules} - known)"
+        "import sys, protocol; built = {'subprocess'} & {*sys.modules}; import protocol.common.processes\n"
+        "print({'asyncio', 'logging', 'subprocess'} & {*sys.modules} - built)"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "set()\n"
 
