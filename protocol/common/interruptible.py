@@ -32,7 +32,7 @@ def interruptible(search: Callable[[], T], stop: Callable[[], None]) -> tuple[T,
             result.set_exception(error)
 
     # A KeyboardInterrupt while the thread starts would leave a search that nobody stops.
-    handlers = {it: handler for it in ending_signals() if callable(handler := signal.getsignal(it))}
+    handlers = {each: handler for each in ending_signals() if callable(handler := signal.getsignal(each))}
     try:
         for number in handlers:
             signal.signal(number, lambda number, frame: interrupted.set())
